@@ -22,22 +22,22 @@ SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
 .PHONY: help demo unit test full soak mutants check lint bench docs peers lines test-pythons release-check clean links
-.PHONY: sandbox-tests bubblewrap newest langgraph-tests langgraph-folder
+.PHONY: sandbox-tests debian-packages newest langgraph-tests langgraph-folder typescript
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(CORE)  ## the main job on SQLite: kill, recover, replay; no keys, no network
+demo: $(CORE)  ## the main job on SQLite: kill, recover, replay, serve; no keys, no network
 	$(BIN)/python examples/demo.py
 
 unit: $(DEV)  ## tests that start no process and no server, for every save
 	$(PYTEST) -m "not soak and not full and not process and not slow" --no-processes tests/unit
 
-test: $(DEV) $(FRAMEWORKS)/.installed bubblewrap  ## all tests; of each large matrix one cell of every row and column
+test: $(DEV) $(FRAMEWORKS)/.installed debian-packages  ## all tests; of each large matrix one cell of every row and column
 	$(PYTEST) -m "not soak and not full"
 	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
-full: $(FULL) $(FRAMEWORKS)/.installed bubblewrap  ## all tests, matrices whole
+full: $(FULL) $(FRAMEWORKS)/.installed debian-packages  ## all tests, matrices whole
 	$(PYTEST) -m "not soak"
 	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak"
 
@@ -55,7 +55,7 @@ langgraph-tests: langgraph-folder $(FRAMEWORKS)/.installed-langgraph-tests  ## L
 	  "$(abspath $(FRAMEWORKS))/bin/python" -m pytest -n 3 -p with_turnledger -p no:cacheprovider \
 	  tests/test_pregel.py tests/test_pregel_async.py
 
-sandbox-tests: $(DEV) bubblewrap  ## tests in real sandboxes; fails if one of SANDBOXES does not work here
+sandbox-tests: $(DEV) debian-packages  ## tests in real sandboxes; fails if one of SANDBOXES does not work here
 	DEMANDED_SANDBOXES="$(SANDBOXES)" $(PYTEST) tests/unit/adapters/sandboxes tests/crash/test_sandbox_kills.py
 
 soak: $(DEV) $(SOAK)  ## long searches, SOAK_MINUTES (30) at most
@@ -82,6 +82,11 @@ docs: $(DOCS)  ## write the generated pages, and build the site into site/, with
 	$(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m docs.website.check site
 
+typescript: clients/typescript/node_modules  ## write the types of the HTTP API, from its document; needs node
+	cd clients/typescript && { \
+	  echo "// From docs/reference/openapi.json, sha256 $$(sha256sum ../../docs/reference/openapi.json | cut -c -64)"; \
+	  npm run --silent generate; } > turnledger.d.ts.part && mv turnledger.d.ts.part turnledger.d.ts
+
 peers: $(DEV) $(PEERS)/.installed  ## the same agent in other frameworks, whole and killed, on one server
 	$(BIN)/python -m examples.peers.compare --python $(PEERS)/bin/python \
 	  --check docs/explanation/compared-with-other-agents.md
@@ -96,7 +101,7 @@ lines:  ## lines of Python: source of each package, tests
 test-pythons: links  ## all tests on every Python at hand that is declared
 	$(PYTHON) tests/pythons.py
 
-release-check: $(DEV)  ## build, install the wheel in an empty environment, run the README
+release-check: $(DEV) debian-packages  ## build, install the wheel in an empty environment, run the README
 	$(BIN)/python -m pytest tests/e2e/test_wheel.py tests/e2e/test_packaging.py tests/unit/test_docs.py
 
 clean:  ## remove .venv and all caches
@@ -117,15 +122,16 @@ langgraph-folder:
 	  echo "LANGGRAPH_TESTS='$(LANGGRAPH_TESTS)': expected the folder 'tests' of LangGraph's sources, of" \
 	    "the version in tests/frameworks/requirements.txt, with test_pregel.py in it." >&2; exit 2; }
 
-# As root on Debian; elsewhere, or without a network, the tests in a real sandbox say what is missing.
-bubblewrap:
-	@command -v bwrap >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	  && timeout 120 sh -c 'apt-get update -qq && apt-get install -qq -y bubblewrap'; } >/dev/null 2>&1 || true
+# As root on Debian; elsewhere, or without a network, the tests in a real sandbox, and those of pages
+# with curl on them, say what is missing.
+debian-packages:
+	@{ command -v bwrap && command -v curl; } >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && timeout 120 sh -c 'apt-get update -qq && apt-get install -qq -y bubblewrap curl'; } >/dev/null 2>&1 || true
 
 $(CORE): pyproject.toml | links
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[http]'
 	@touch $(CORE)
 
 $(DEV): $(CORE)
@@ -155,6 +161,10 @@ $(FRAMEWORKS)/.installed: tests/frameworks/requirements.txt pyproject.toml | lin
 $(FRAMEWORKS)/.installed-langgraph-tests: $(FRAMEWORKS)/.installed tests/frameworks/langgraph/requirements.txt
 	$(FRAMEWORKS)/bin/python -m pip install --quiet \
 	  --requirement tests/frameworks/langgraph/requirements.txt
+	@touch $@
+
+clients/typescript/node_modules: clients/typescript/package-lock.json
+	cd clients/typescript && npm ci --silent --no-audit --no-fund
 	@touch $@
 
 $(SOAK): $(DEV)

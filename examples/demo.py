@@ -1,7 +1,8 @@
 """An agent is killed inside a payment, and pays once. `make demo` runs this.
 
 Each claim is checked as it is printed; the first false one ends the demo with exit code 1.
-It needs the base install only: no keys, no network, one SQLite file in a temporary folder.
+It needs no keys and no network beyond this machine: one SQLite file in a temporary folder, and
+the extra `http` for the scene with a server.
 The agent is in examples/payments.py.
 """
 
@@ -13,13 +14,15 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
 from rich.console import Console
 
+from turnledger.adapters.http import LedgerClient
 from turnledger.ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
 from turnledger.projections import state_at
 
@@ -50,23 +53,56 @@ def refusal(kind: type[Exception], action: Callable[[], object]) -> str:
 
 
 class Stage:
-    """A folder with a ledger and a bank, and processes that work on them."""
+    """A folder with a bank, a ledger in it or elsewhere, and processes that work on them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.file, self.bank, self.still = folder / "runs.db", folder / "bank.txt", folder / "still"
-        self._environment = {**os.environ, "DEMO_BANK": str(self.bank), "COLUMNS": "100"}
+    def __init__(self, folder: Path, url: str = "", **settings: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.bank, self.still = folder, folder / "bank.txt", folder / "still"
+        self.ledger = url or str(folder / "runs.db")
+        own = {"DEMO_BANK": str(self.bank), "COLUMNS": "100", **settings}
+        self._environment = {**os.environ, **own}
 
     def agent(self, run: UUID, *, stands_still: bool = False) -> subprocess.Popen[str]:
         """A process in which the agent works; it may stand still right after it has paid."""
         environment = dict(self._environment)
         if stands_still:
             environment["DEMO_STANDSTILL"] = str(self.still)
-        command = [sys.executable, __file__, "work", str(self.file), str(run)]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        return self.start([__file__, "work", self.ledger, str(run)], environment)
+
+    def kill_an_agent(self, run: UUID) -> int:
+        """Kill an agent inside its payment; how its process ended."""
+        agent = self.agent(run, stands_still=True)
+        while not self.still.exists() and agent.poll() is None:
+            time.sleep(0.01)
+        agent.kill()
+        return agent.wait()
+
+    @contextmanager
+    def server(self) -> Iterator[str]:
+        """`turnledger serve` in a process of its own; yields its URL."""
+        command = ["-c", PROGRAM, "serve", "--port", "0", "--db", self.ledger]
+        server = self.start(command, self._environment, stderr=subprocess.PIPE)
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            check(f"turnledger serve: {url or server.communicate()[1]}", url != "")
+            yield url
+        finally:
+            server.terminate()
+            server.communicate()
+
+    def start(
+        self, arguments: list[str], env: dict[str, str], stderr: int | None = None
+    ) -> subprocess.Popen[str]:
+        """A Python process in the folder."""
+        command, pipe = [sys.executable, *arguments], subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.folder, env=env, stdout=pipe, stderr=stderr, text=True
+        )
 
     def turnledger(self, *arguments: str, cwd: Path = HERE) -> tuple[int, str]:
         """The command, in a process of its own: its exit code, and what it printed."""
-        command = [sys.executable, "-c", PROGRAM, *arguments, "--db", str(self.file)]
+        command = [sys.executable, "-c", PROGRAM, *arguments, "--db", self.ledger]
         done = subprocess.run(
             command, env=self._environment, cwd=cwd, capture_output=True, text=True
         )
@@ -76,11 +112,11 @@ class Stage:
         return self.bank.read_text().splitlines() if self.bank.exists() else []
 
 
-def work(file: str, run: str) -> None:
-    """What an agent's process does."""
+def work(ledger: str, run: str) -> None:
+    """What an agent's process does; `ledger` is a path or a URL."""
     from payments import Invoice, agent
 
-    print(agent.run(Invoice(17), ledger=file, run_id=run).text)
+    print(agent.run(Invoice(17), ledger=ledger, run_id=run).text)
 
 
 def undisturbed(stage: Stage) -> str:
@@ -93,14 +129,9 @@ def undisturbed(stage: Stage) -> str:
 
 
 def killed(stage: Stage, run: UUID) -> None:
-    agent = stage.agent(run, stands_still=True)
-    while not stage.still.exists() and agent.poll() is None:
-        time.sleep(0.01)
-    agent.kill()
-    agent.wait()
-    check("it died of SIGKILL, after it had paid", agent.returncode == -signal.SIGKILL)
+    check("it died of SIGKILL, after it had paid", stage.kill_an_agent(run) == -signal.SIGKILL)
     check("the bank has the payment, and the agent never heard of it", len(stage.payments()) == 1)
-    with Ledger.open(stage.file) as ledger:
+    with Ledger.open(stage.ledger) as ledger:
         (call,) = state_at(ledger, run).tools.pending()
         check("on disk: the call was started, and has no result", call.status == "started")
         check("the hash chain verifies", ledger.verify(run).ok)
@@ -115,7 +146,7 @@ def recovered(stage: Stage, run: UUID, answer: str) -> None:
     check("she looks at the bank, and says that it happened", stage.turnledger(*decided)[0] == 0)
     code, _ = stage.turnledger("recover", str(run), "--app", "payments:agent")
     check("another process goes on from there, to the end", code == 0)
-    with Ledger.open(stage.file) as ledger:
+    with Ledger.open(stage.ledger) as ledger:
         state = state_at(ledger, run)
         last = state.history.to_list()[-1].blocks[-1].text  # type: ignore[union-attr]
         check(f"the answer is the undisturbed run's: {last}", last == answer)
@@ -138,13 +169,13 @@ def replayed(stage: Stage, run: UUID) -> None:
     replay = ("replay", str(run), "--app", "payments:agent")
     check("the agent's code runs again: every step is the same", stage.turnledger(*replay)[0] == 0)
     check("still one payment: no handler was called", len(stage.payments()) == 1)
-    changed = stage.file.parent / "changed"
+    changed = stage.folder / "changed"
     changed.mkdir()
     source = (HERE / "payments.py").read_text()
     (changed / "payments.py").write_text(source.replace("${number}.", "${number}, quickly."))
     code, said = stage.turnledger(*replay, cwd=changed)
     check("with one line of the agent changed it is caught, and exits with 6", code == 6)
-    with Ledger.open(stage.file) as ledger:
+    with Ledger.open(stage.ledger) as ledger:
         begun = next(r.version for r in ledger.read(run) if r.tag == "evaluation.started")
     check("at the very event", f"First divergence at version {begun}, evaluation.started" in said)
     for shown in said.splitlines():
@@ -152,15 +183,35 @@ def replayed(stage: Stage, run: UUID) -> None:
             tell(shown)
 
 
+def served(stage: Stage) -> None:
+    """Kill a worker that has a URL and a token, and no path to the ledger's file."""
+    token = stage.turnledger("token", "new", "--role", "writer")[1].split()[0]
+    with stage.server() as url, LedgerClient(url, token=token) as ledger:
+        away = Stage(stage.folder / "away", url, TURNLEDGER_TOKEN=token, DEMO_LEASE="3")
+        run = new_run_id()
+        died = away.kill_an_agent(run)
+        check("it died of SIGKILL, after it had paid", died == -signal.SIGKILL)
+        check("the run is still its own: the server can't see it die", bool(ledger.worker_of(run)))
+        while ledger.worker_of(run):
+            time.sleep(0.05)
+        recover = ("recover", str(run), "--app", "payments:agent")
+        code = away.turnledger(*recover)[0]
+        check("when its lease is up, another worker takes the run, and asks", code == 8)
+        away.turnledger("resolve", str(run), "call_2", "--completed", '{"paid": 120}')
+        check("after the decision it goes on to the end", away.turnledger(*recover)[0] == 0)
+        check("there was one payment, in all", len(away.payments()) == 1)
+        check("the chain verifies, as the server has it", ledger.verify(run).ok)
+
+
 def tampered(stage: Stage, run: UUID) -> None:
     """Change a record, as anybody with the file and a plain sqlite3 can."""
-    with Ledger.open(stage.file) as ledger:
+    with Ledger.open(stage.ledger) as ledger:
         runs = [info.run_id for info in ledger.runs()]
         victims = [
             (one, r.version) for one in runs for r in ledger.read(one) if "Paid 120" in r.data
         ]
     victim, version = victims[0]
-    db = sqlite3.connect(stage.file, isolation_level=None)
+    db = sqlite3.connect(stage.ledger, isolation_level=None)
     record = (str(victim), version)
     said = refusal(sqlite3.IntegrityError, lambda: db.execute(CHANGE, record))
     check("a plain UPDATE is refused by the database itself", bool(said))
@@ -168,7 +219,7 @@ def tampered(stage: Stage, run: UUID) -> None:
     db.execute("DROP TRIGGER events_refuse_UPDATE")
     check("with the trigger dropped, it goes through", db.execute(CHANGE, record).rowcount == 1)
     db.close()
-    with Ledger.open(stage.file) as ledger:
+    with Ledger.open(stage.ledger) as ledger:
         problems = ledger.verify_all().problems
     check("verify names the very record", problems[0].version == version)
     tell(str(problems[0]).replace(str(victim), "R").split(", found ")[0])
@@ -185,7 +236,9 @@ def main() -> None:
         recovered(stage, run, answer)
         console.rule("4. The agent is replayed, and so is a changed one")
         replayed(stage, run)
-        console.rule("5. A record is changed in the file")
+        console.rule("5. A server has the ledger, and a worker only its URL and a token")
+        served(stage)
+        console.rule("6. A record is changed in the file")
         tampered(stage, run)
     console.rule("all of this was checked while it was printed")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from turnledger.ledger import TokenUsage
 # Where payments go, and whether the tool stands still after paying (to be killed there).
 BANK = Path(os.environ.get("DEMO_BANK", "bank.txt"))
 STANDSTILL = os.environ.get("DEMO_STANDSTILL", "")
+# How long a run that is reached over HTTP stays with a worker that was killed.
+LEASE = timedelta(seconds=float(os.environ.get("DEMO_LEASE", "60")))
 
 
 @dataclass(frozen=True)
@@ -76,4 +79,5 @@ agent = Agent(
     input=Invoice,
     tools=[find_invoice, pay, thank],
     state=(Payment,),
+    lease=LEASE,
 )

@@ -24,6 +24,11 @@ SECTIONS = {
         "show": ("inspect.log:show", "Show a run or, with VERSION, one of its events in full."),
         "log": ("inspect.log:log", "Print a run's events."),
         "tail": ("inspect.log:tail", "Print the events of all runs, in the ledger's order."),
+        "search": (
+            "inspect.search:search",
+            "Find TEXT in the events of a run, or of all runs, newest first.",
+        ),
+        "shape": ("inspect.search:shape", "Print a run as one character an event."),
         "messages": ("inspect.messages:messages", "Print a run's conversation as a chat."),
         "tools": ("inspect.tools:tools", "List a run's tool calls and their status."),
         "timeline": (
@@ -32,6 +37,7 @@ SECTIONS = {
         ),
         "usage": ("inspect.usage:usage", "Add up the tokens used by a run, or by all runs."),
         "state": ("inspect.state:state", "Print a run's state as JSON."),
+        "changes": ("inspect.state:changes", "Show what one event changed in the state."),
         "diff": ("inspect.state:diff", "Show how the state changed from version A to version B."),
         "blame": ("inspect.state:blame", "Show the event that last set a value of the state."),
     },
@@ -95,6 +101,10 @@ SECTIONS = {
             "maintain.verify:rebase",
             "Allow appending again after restoring a PostgreSQL dump.",
         ),
+        "token": (
+            "maintain.tokens:token",
+            "Make, list and revoke access tokens for the HTTP API.",
+        ),
         "completion": ("commands:completion", "Print a shell's completion script."),
     },
     "Exchange": {
@@ -106,6 +116,7 @@ SECTIONS = {
             "exchange.export_import:import_",
             "Import runs from an export or from transcripts.",
         ),
+        "serve": ("operate.serve:serve", "Serve the ledger over HTTP."),
         "mcp": ("exchange.mcp:mcp", "Serve the ledger to coding agents over MCP, read-only."),
     },
 }

@@ -22,7 +22,8 @@ from turnledger.projections import state_at as state_of
 from turnledger.projections.comparison.normalize import event_line
 from turnledger.projections.persistent.lazy_json import MISSING, pointer_parts, resolve
 from turnledger.projections.projection import as_json
-from turnledger.projections.run_state.state import built_in, state_changes
+from turnledger.projections.run_state.changes import state_changes
+from turnledger.projections.run_state.state import built_in
 from turnledger.runtime.session.types import SliceTypes
 
 T = TypeVar("T")

@@ -35,6 +35,7 @@ from turnledger.runtime.agents.result import RunResult, result_of
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.checkpoints.checkpoint import RecoverableRun
 from turnledger.runtime.errors import DecisionRequiredError
+from turnledger.runtime.journal.heartbeat import LEASE
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import PromptResponse, RunEnded, RunEvent, listening
 from turnledger.runtime.main_loop import MAX_TURNS, MainLoopConfig
@@ -63,6 +64,7 @@ class AgentOptions(TypedDict, total=False):
     deadline: Deadline | timedelta | None
     budget: Budget | None
     config: MainLoopConfig | None
+    lease: timedelta
 
 
 class RunOptions(TypedDict, total=False):
@@ -153,6 +155,7 @@ class Agent(Generic[InputT, OutputT]):
         deadline: Deadline | timedelta | None = None,
         budget: Budget | None = None,
         config: MainLoopConfig | None = None,
+        lease: timedelta = LEASE,
     ) -> None:
         """Define an agent; a typed error says what is wrong with it.
 
@@ -178,6 +181,8 @@ class Agent(Generic[InputT, OutputT]):
             budget: The most tokens of a run.
             config: Further settings, such as `tool_timeout`. Its limits hold where none is given
                 above; `output_retries` is always the agent's.
+            lease: How long a claim lasts without a heartbeat. Over HTTP, a killed worker's run
+                can be recovered once this is over; beside a store, at once.
         """
         check_model(model)
         _check_name(name)
@@ -202,6 +207,7 @@ class Agent(Generic[InputT, OutputT]):
                 deadline=base.deadline if deadline is None else deadline,
                 budget=base.budget if budget is None else budget,
             ),
+            lease=lease,
         )
         if not isinstance(instructions, str) and not callable(instructions):
             raise InvalidInputError(

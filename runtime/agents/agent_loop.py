@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from turnledger.ledger import Ledger
@@ -62,6 +63,7 @@ class AgentParts:
         output: The type of the output; None is text.
         state: The types of the session's slices.
         config: The limits.
+        lease: How long a claim lasts without a heartbeat.
     """
 
     name: str
@@ -71,6 +73,7 @@ class AgentParts:
     output: Any
     state: tuple[type, ...]
     config: MainLoopConfig
+    lease: timedelta
 
     def template(self, text: str | None = None) -> PromptTemplate[Any]:
         """The prompt's template; `text` is what the function of instructions returned."""
@@ -111,6 +114,7 @@ class AgentLoop(MainLoop[Any, Any]):
             config=parts.config,
             request_type=(parts.input, Message),
             clock=ledger.clock,
+            lease=parts.lease,
         )
         self.ledger = ledger
         self._parts = parts

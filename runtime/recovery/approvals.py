@@ -15,7 +15,9 @@ import msgspec
 from turnledger.ledger import (
     ApprovalDecided,
     ConcurrentAppendError,
+    Draft,
     EvaluationStarted,
+    Event,
     InvalidInputError,
     Ledger,
     RunClaimedError,
@@ -49,7 +51,13 @@ class InvalidEditError(ApprovalRefusedError):
 
 
 def approve(
-    ledger: Ledger, run_id: RunId, call_id: str, *, by: str = "", at: int | None = None
+    ledger: Ledger,
+    run_id: RunId,
+    call_id: str,
+    *,
+    by: str = "",
+    at: int | None = None,
+    event_id: UUID | None = None,
 ) -> ToolCallView:
     """Approve the next attempt of a call, with the arguments that it has now.
 
@@ -60,6 +68,7 @@ def approve(
         by: Who decides.
         at: The version of the run that the person saw: CallChangedError if the call changed
             since.
+        event_id: The id of the event. With it and `at`, the call may be repeated.
 
     Returns:
         The call, as it was before the decision.
@@ -69,11 +78,18 @@ def approve(
         ApprovalRefusedError: The call does not wait for approval.
         RunClaimedError: A worker has the run.
     """
-    return _decide(ledger, run_id, call_id, _Decision("approved", by=by), at)
+    return _decide(ledger, run_id, call_id, _Decision("approved", by=by), at, event_id)
 
 
 def deny(
-    ledger: Ledger, run_id: RunId, call_id: str, text: str, *, by: str = "", at: int | None = None
+    ledger: Ledger,
+    run_id: RunId,
+    call_id: str,
+    text: str,
+    *,
+    by: str = "",
+    at: int | None = None,
+    event_id: UUID | None = None,
 ) -> ToolCallView:
     """Deny a call: it fails with this text for the model, and never runs.
 
@@ -84,11 +100,13 @@ def deny(
         text: What the model is told.
         by: Who decides.
         at: As for `approve`, whose errors it raises too.
+        event_id: As for `approve`.
 
     Returns:
         The call, as it was before the decision.
     """
-    return _decide(ledger, run_id, call_id, _Decision("denied", text=text, by=by), at)
+    made = _Decision("denied", text=text, by=by)
+    return _decide(ledger, run_id, call_id, made, at, event_id)
 
 
 def edit(
@@ -99,6 +117,7 @@ def edit(
     *,
     by: str = "",
     at: int | None = None,
+    event_id: UUID | None = None,
 ) -> ToolCallView:
     """Approve a call with other arguments. The model is told which ones, with the result.
 
@@ -112,6 +131,7 @@ def edit(
         arguments: All arguments, as a mapping or as JSON text.
         by: Who decides.
         at: As for `approve`, whose errors it raises too.
+        event_id: As for `approve`.
 
     Returns:
         The call, as it was before the decision.
@@ -127,7 +147,8 @@ def edit(
             run_id=str(run_id),
             call_id=call_id,
         ) from None
-    return _decide(ledger, run_id, call_id, _Decision("edited", arguments=text, by=by), at)
+    made = _Decision("edited", arguments=text, by=by)
+    return _decide(ledger, run_id, call_id, made, at, event_id)
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -138,12 +159,30 @@ class _Decision(msgspec.Struct, frozen=True):
     arguments: str = ""
     by: str = ""
 
+    def about(self, call: ToolCallView) -> ApprovalDecided:
+        """The event that records it."""
+        return ApprovalDecided(
+            call_id=call.call_id,
+            decision=self.decision,
+            attempt=call.attempts,
+            text=self.text,
+            arguments=self.arguments,
+            decided_by=self.by,
+        )
+
 
 def _decide(
-    ledger: Ledger, run_id: RunId, call_id: str, made: _Decision, at: int | None
+    ledger: Ledger,
+    run_id: RunId,
+    call_id: str,
+    made: _Decision,
+    at: int | None,
+    event_id: UUID | None,
 ) -> ToolCallView:
     run = ledger.run(run_id).run_id
     shown = _call_at(ledger, run, call_id, at) if at is not None else None
+    if shown is not None and was_recorded(ledger, run, made.about(shown), at or 0, event_id):
+        return shown
     while True:
         version = ledger.head(run)
         call = _call_at(ledger, run, call_id, version)
@@ -159,19 +198,38 @@ def _decide(
         if made.decision == "edited":
             _check_arguments(ledger, run, call, made.arguments)
         shown = call
-        decided = ApprovalDecided(
-            call_id=call_id,
-            decision=made.decision,
-            attempt=call.attempts,
-            text=made.text,
-            arguments=made.arguments,
-            decided_by=made.by,
-        )
         try:
-            ledger.append(run, decided, version)
+            append_decision(ledger, run, made.about(call), version, event_id)
             return call
         except ConcurrentAppendError:
             pass  # perhaps only a comment: look at the call again
+
+
+def was_recorded(
+    ledger: Ledger, run: UUID, decided: Event, after: int, event_id: UUID | None
+) -> bool:
+    """Whether this decision was recorded before, under the same id: it is repeated.
+
+    Args:
+        ledger: Where the run is.
+        run: The run.
+        decided: The decision.
+        after: The version that the person saw.
+        event_id: Its id; without one it is never a repetition.
+
+    Raises:
+        EventIdConflictError: Another event has the id.
+    """
+    if event_id is None or all(one.event_id != event_id for one in ledger.read(run, after)):
+        return False
+    return ledger.append(run, Draft(decided, event_id), after).duplicate
+
+
+def append_decision(
+    ledger: Ledger, run: UUID, decided: Event, version: int, event_id: UUID | None
+) -> None:
+    """Append a decision to a run at this version, under an id if there is one."""
+    ledger.append(run, decided if event_id is None else Draft(decided, event_id), version)
 
 
 def _call_at(ledger: Ledger, run: UUID, call_id: str, version: int) -> ToolCallView:

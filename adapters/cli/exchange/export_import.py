@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 import click
+import msgspec
 
 from turnledger.adapters.cli.exchange.bug_test import write_test
 from turnledger.adapters.cli.exchange.transcripts import (
@@ -17,7 +18,14 @@ from turnledger.adapters.cli.exchange.transcripts import (
     take_transcripts,
     write_transcripts,
 )
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer, report
+from turnledger.adapters.cli.shared.command import (
+    command,
+    finish,
+    is_served,
+    open_ledger,
+    printer,
+    report,
+)
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_path, written
@@ -25,7 +33,7 @@ from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import RUN, app_option, file_option, flag
 from turnledger.adapters.cli.shared.progress import counting, events_in
 from turnledger.adapters.transcripts import FORMATS, Wanted
-from turnledger.ledger import ImportReport, NotAnExportError, export_runs, import_runs
+from turnledger.ledger import ImportReport, Ledger, NotAnExportError, export_runs, import_runs
 from turnledger.ledger.integrity.seal import Seal, read_seal, seal_lines
 from turnledger.ledger.integrity.signing import read_public_key
 
@@ -245,7 +253,8 @@ def import_(
     again is safe: existing events are skipped, a run that is shorter in the ledger is
     extended, a longer one is left. Exits with 5 if the file is damaged, or the ledger has
     other events under the same ids. The ledger is created if it does not exist. Secrets are
-    masked, and the digests of the runs that had some then differ from the file's.
+    masked, and the digests of the runs that had some then differ from the file's. With --db of
+    a server, the token needs the role admin, and --public-key and --seal-out can't be used.
 
     A seal in the export is checked: the events that it seals must be in the file, unchanged.
     Without --public-key this shows that the file is complete, not who made it. The report
@@ -271,6 +280,9 @@ def import_(
     key = read_public_key(public_key) if public_key is not None else None
     try:
         with open_ledger(create=not check) as ledger, counting("importing", _size(file)) as count:
+            if is_served(ledger.url) and not (check or key or seal_out):
+                _print(_served_import(ledger, file))
+                return
             report = import_runs(
                 ledger,
                 file,
@@ -288,6 +300,14 @@ def import_(
     _print(report)
     if check:
         say("Checked only: nothing was written.")
+
+
+def _served_import(ledger: Ledger, file: BinaryIO) -> ImportReport:
+    """Have a server import a file."""
+    from turnledger.adapters.http import LedgerClient
+
+    assert isinstance(ledger, LedgerClient)
+    return msgspec.convert(msgspec.structs.asdict(ledger.import_runs(file)), ImportReport)
 
 
 def _size(file: BinaryIO) -> int | None:

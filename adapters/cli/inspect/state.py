@@ -1,7 +1,8 @@
-"""Commands `state`, `diff` and `blame`: a run's state at a version, and what changed it."""
+"""Commands `state`, `changes`, `diff` and `blame`: a run's state, and what changed it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -22,9 +23,11 @@ from turnledger.adapters.cli.shared.views import view_of
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import InvalidInputError
 from turnledger.projections import blame as blamed
+from turnledger.projections import step
 from turnledger.projections.persistent.lazy_json import pointer_parts
+from turnledger.projections.run_state.changes import state_changes
 from turnledger.projections.run_state.json_diff import Change
-from turnledger.projections.run_state.state import built_in, state_changes
+from turnledger.projections.run_state.state import built_in
 from turnledger.projections.run_state.state_json import lazy_state_json
 from turnledger.runtime.session.types import SliceTypes
 
@@ -118,9 +121,32 @@ def diff(run: UUID, a: int, b: int) -> None:
     Each line is a change: + is added, - is removed and ~ has another value. -o json prints a
     JSON Patch (RFC 6902). Version 0 is before the first event.
     """
-    out = printer()
     with open_ledger() as ledger:
         found = state_changes(ledger, run, a, b, declarations=OWN)
+    _print_changes(found, f"The states at versions {a} and {b} are equal.")
+
+
+@command(
+    example="""\
+turnledger changes 099a8057 7
+turnledger changes 099a8057 7 -o json > patch.json""",
+)
+@run_argument
+@click.argument("version", type=number_from(1))
+def changes(run: UUID, version: int) -> None:
+    """Show what one event changed in the state.
+
+    The lines are those of `diff`, and -o json prints a JSON Patch (RFC 6902). Gaps of the
+    timeline are left out: they follow from all of its spans.
+    """
+    with open_ledger() as ledger:
+        found = step(ledger, run, version, declarations=OWN)
+    _print_changes(found.changes, f"Event {version} changed nothing in the state.")
+
+
+def _print_changes(found: Sequence[Change], nothing: str) -> None:
+    """Print changes as lines or as a JSON Patch; `nothing` is said if there are none."""
+    out = printer()
     if out.form is not Format.TABLE:
         out.many(change.operation() for change in found)
         return
@@ -128,7 +154,7 @@ def diff(run: UUID, a: int, b: int) -> None:
     for change in found:
         out.styled(_line(change, width))
     if not found:
-        say(f"The states at versions {a} and {b} are equal.")
+        say(nothing)
 
 
 def _line(change: Change, width: int) -> tuple[str, str]:

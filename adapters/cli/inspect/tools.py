@@ -42,7 +42,7 @@ from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Event, Record, RunFailed, RunStarted, ToolCallFailed
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.projections import PendingTools, Timeline, ToolCallView, ToolStatistics, fold
-from turnledger.projections.views.timeline import Gap, Span, TimelineState
+from turnledger.projections.views.timeline import Gap, Span, TimelineState, WorkerSpan
 
 # Width of arguments and results in a table.
 CELL = 60
@@ -51,7 +51,9 @@ COUNTS = ("started", "completed", "failed", "in_doubt")
 BAR, SHORTEST_BAR = 40, 8
 # Steps inside of steps are indented up to this depth.
 DEEPEST = 8
-MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": "·"}
+MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": "·", "dead": "x"}
+# Of a worker's bar, whatever became of it.
+WORKER = "─"
 
 
 @command(
@@ -170,7 +172,7 @@ def _statistics_row(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 class TimelineRow(msgspec.Struct, frozen=True):
-    """A span or a gap as JSON; `offset` and `seconds` are from the start of the run."""
+    """A span, a worker's or a gap as JSON; `offset` is from the start of the run, in seconds."""
 
     kind: str
     name: str
@@ -237,6 +239,9 @@ def timeline(run: UUID, at: int | None, verbose: bool) -> None:
     without any model or tool call. A call that has not ended has no duration. If messages have
     step numbers, calls are grouped by the step of the message before them. A durable step is
     indented under the call that it is in.
+
+    A worker's row goes from its claim to its last record. It died if it left a call open or the
+    run was resumed after it; then the time up to the next claim is a dead gap, even inside a call.
     """
     with open_ledger() as ledger:
         records = _Timed(records_until(ledger, run, at))
@@ -254,27 +259,37 @@ def timeline(run: UUID, at: int | None, verbose: bool) -> None:
 
 
 def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:
-    """Spans and gaps, by start time."""
-    spans: Iterable[Span | Gap] = known.spans
-    for item in merge(spans, known.gaps(), key=lambda item: item.started_at):
+    """Workers, spans and gaps, by start time."""
+    workers: Iterable[Span | Gap | WorkerSpan] = known.workers
+    for item in merge(workers, known.spans, known.gaps(), key=lambda item: item.started_at):
         begun, ended = item.started_at, item.ended_at
         span = item if isinstance(item, Span) else None
+        kind, name, outcome = _described(item)
         yield TimelineRow(
-            kind=span.kind if span else "gap",
-            name=span.name if span else "",
-            outcome=span.outcome if span else "",
+            kind=kind,
+            name=name,
+            outcome=outcome,
             attempt=span.attempt if span else 0,
             step_num=span.step_num if span else None,
             offset=(begun - (start or begun)).total_seconds(),
             seconds=(ended - begun).total_seconds() if ended is not None else None,
-            from_version=span.from_version if span else None,
-            to_version=span.to_version if span else None,
+            from_version=None if isinstance(item, Gap) else item.from_version,
+            to_version=None if isinstance(item, Gap) else item.to_version,
             started_at=moment_text(to_micros(begun)),
             ended_at=moment_text(to_micros(ended)) if ended is not None else None,
             call_id=span.call_id if span else "",
             parent=span.parent if span else "",
             failed_attempts=span.failed_attempts if span else 0,
         )
+
+
+def _described(item: Span | Gap | WorkerSpan) -> tuple[str, str, str]:
+    """Kind, name and outcome of a row."""
+    if isinstance(item, Gap):
+        return "gap", item.worker, "dead" if item.dead else ""
+    if isinstance(item, WorkerSpan):
+        return "worker", item.worker, item.outcome
+    return item.kind, item.name, item.outcome
 
 
 def _draw(out: Printer, known: TimelineState, start: datetime, total: float) -> None:
@@ -287,7 +302,7 @@ def _draw(out: Printer, known: TimelineState, start: datetime, total: float) -> 
         for row in _rows(known, start):
             depth = depths.get(row.parent, 0) + 1 if row.parent else 0
             depths[row.call_id] = depth
-            begins = row.kind != "gap" and row.step_num != step
+            begins = row.kind not in ("gap", "worker") and row.step_num != step
             step = row.step_num if begins else step
             mark = (str(step or "") if begins else "",) if has_steps else ()
             yield row, (*mark, *_cells(row, depth))
@@ -331,4 +346,5 @@ def _bar(row: TimelineRow, total: float, width: int) -> str:
     begin = min(int(row.offset * scale), width - 1)
     end = min(round((row.offset + (row.seconds or 0.0)) * scale), width)
     length = max(end - begin, 1)
-    return " " * begin + MARKS[row.outcome] * length + " " * (width - begin - length)
+    mark = WORKER if row.kind == "worker" else MARKS[row.outcome]
+    return " " * begin + mark * length + " " * (width - begin - length)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import click
 import msgspec
 
 from turnledger.adapters.cli.operate.begun_by import how_to_continue, is_block
-from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
-from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import run_name, say, shortened
 from turnledger.adapters.cli.shared.parameters import (
     flag,
@@ -25,14 +24,10 @@ from turnledger.adapters.cli.shared.parameters import (
 from turnledger.adapters.cli.shared.views import arguments_text, without_performed
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import (
-    ConcurrentAppendError,
-    InvalidInputError,
     Ledger,
     ResourceSnapshotted,
-    RunClaimedError,
     SliceChange,
     SliceEventApplied,
-    ToolCallDecided,
 )
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.errors import DAMAGE
@@ -214,40 +209,26 @@ def resolve(
     option = "--completed" if completed else "--value"
     result = _json(completed or value, Any, option) if completed or value is not None else None
     carried = tuple(_json(one, SliceChange, "--change") for one in changes)
+    from turnledger.runtime.recovery.doubts import NotForStepsError, decide  # slow to import
+
     with open_ledger() as ledger:
-        ledger.run(run)
-        shown = _call_at(ledger, run, call_id, at) if at is not None else None
-        while True:
-            version = ledger.head(run)
-            call = _call_at(ledger, run, call_id, version)
-            if shown is not None and _stand(call) != _stand(shown):
-                fail(
-                    f"Call {visible(call_id)} of run {run} changed since it was shown: it was "
-                    f"{_stand(shown)}, and is {_stand(call)} now. Nothing was recorded. Look "
-                    f"again: turnledger tools {run_name(run)}",
-                    ExitCode.VERSION_CONFLICT,
-                )
-            _check_in_doubt(ledger, run, call)
-            if call.is_step and (text is not None or changes):
-                raise click.UsageError(
-                    f"Call {call_id} is a step: it has no text for a model and changes no session. "
-                    "Give its value as JSON, with --completed."
-                )
-            shown = call
-            decision = ToolCallDecided(
-                call_id=call_id,
-                decision="retry" if retry else "completed" if failed is None else "failed",
+        outcome: Literal["completed", "failed", "retry"] = (
+            "retry" if retry else "completed" if failed is None else "failed"
+        )
+        try:
+            call = decide(
+                ledger,
+                run,
+                call_id,
+                outcome,
                 value=result,
                 text=failed or text or "",
-                decided_by=by or user_name(),
-                attempt=call.attempts,
                 changes=carried,
+                by=by or user_name(),
+                at=at,
             )
-            try:
-                ledger.append(run, decision, version)
-                break
-            except ConcurrentAppendError:
-                pass  # perhaps only a comment: look at the call again
+        except NotForStepsError as error:
+            raise click.UsageError(str(error)) from None
         if completed is not None and not call.is_step:
             _say_not_carried(ledger, run, carried)
         continuing = f"turnledger recover {run_name(run)} --app module:agent"
@@ -255,7 +236,7 @@ def resolve(
             continuing = how_to_continue(ledger, run)
     say(
         f"Recorded for call {visible(call_id)} ({visible(call.name)}), attempt {call.attempts}: "
-        f"{decision.decision}. Continue the run: {visible(continuing)}"
+        f"{outcome}. Continue the run: {visible(continuing)}"
     )
 
 
@@ -309,61 +290,6 @@ def _say_not_carried(ledger: Ledger, run: UUID, changes: Sequence[SliceChange]) 
             f"Note: the run has not used the slice {visible(', '.join(unknown))} so far. Slices "
             f"that it has used: {visible(', '.join(slices) or 'none')}."
         )
-
-
-def _stand(call: ToolCallView) -> str:
-    """The status of a call, as far as a decision about it depends on that."""
-    status = "in doubt" if call.status == "started" else call.status.replace("_", " ")
-    if call.approval in ("approved", "denied", "edited"):
-        status += f", {call.approval}"
-    decided = f" and decided ({call.lasting_decision})" if call.lasting_decision else ""
-    return f"{status} in attempt {call.attempts}{decided}"
-
-
-def _call_at(ledger: Ledger, run: UUID, call_id: str, version: int) -> ToolCallView:
-    """The call with this id at a version of the run; exits with 3 if there is none."""
-    tools = fold(ledger.read(run, until=version), PendingTools())
-    found = [call for call in tools.pending() if call.call_id == call_id]
-    call = found[-1] if found else tools.get(call_id)
-    if call is None:
-        fail(f"Run {run} has no call {visible(call_id)}. {_open_in(tools)}", ExitCode.NOT_FOUND)
-    return call
-
-
-def _open_in(tools: ToolsState) -> str:
-    known = ", ".join(one.call_id for one in tools.pending()) or "none"
-    return f"Calls that have not ended: {visible(known)}."
-
-
-def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
-    """Refuse to decide about a call that is not in doubt, or that a worker may be running.
-
-    Raises:
-        InvalidInputError: The call was never started. One that has ended exits with 3.
-        RunClaimedError: A worker has the run, and acts by what is on record already.
-    """
-    if call.status == "pending" and call.takes_approval:
-        raise InvalidInputError(
-            f"Call {call.call_id!r} of run {run} is not in doubt: it needs approval, and was never "
-            "started. Decide with --approve, --deny TEXT or --edit JSON."
-        )
-    if call.status == "pending":
-        raise InvalidInputError(
-            f"Call {call.call_id!r} of run {run} is not in doubt but pending: it was never "
-            "started, and runs when the run continues."
-        )
-    tools = fold(ledger.read(run), PendingTools())
-    if call.is_over or call.superseded or call.number not in {c.number for c in tools.pending()}:
-        over = call.status if call.is_over else "over, as the call that it is in has ended"
-        status = "superseded" if call.superseded else over
-        fail(
-            f"Call {visible(call.call_id)} of run {run} is not in doubt but {status}. "
-            + _open_in(tools),
-            ExitCode.NOT_FOUND,
-        )
-    worker = ledger.worker_of(run)
-    if worker is not None:
-        raise RunClaimedError(str(run), worker=worker, epoch=ledger.run(run).epoch)
 
 
 def user_name() -> str:

@@ -39,11 +39,12 @@ DB_VARIABLE = "TURNLEDGER_DB"
 DEFAULT_DB = "runs.db"
 REDACTOR_VARIABLE = "TURNLEDGER_REDACTOR"
 _DB, _FORM, _RULES = "turnledger.db", "turnledger.output", "turnledger.redactor_file"
+_TOKEN_FILE = "turnledger.token_file"  # noqa: S105 - a name
 # Whether errors are JSON: known before the options are parsed, as that may fail.
 _JSON_ERRORS = "turnledger.json_errors"
 _JSON_OPTION = re.compile(r"(?:-o|--output=?)(jsonl?)?")
-COMMON = ("db", "output", "redactor", "no_redactor")
-ABOUT_COMMON = "--db, -o, --redactor and --no-redactor: see turnledger --help."
+COMMON = ("db", "token_file", "output", "redactor", "no_redactor")
+ABOUT_COMMON = "--db, --token-file, -o, --redactor and --no-redactor: see turnledger --help."
 
 
 def _remember(key: str, convert: Callable[[Any], Any]) -> Callable[..., None]:
@@ -69,8 +70,18 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             expose_value=False,
             is_eager=True,
             callback=_remember(_DB, str),
-            help="Ledger: a path, sqlite:///FILE or postgresql://... "
-            f"Default: ${DB_VARIABLE}, or {DEFAULT_DB} in the current folder.",
+            help="Ledger: a path, sqlite:///FILE, postgresql://..., or https://HOST:PORT of "
+            f"turnledger serve. Default: ${DB_VARIABLE}, or {DEFAULT_DB} in the current folder.",
+        ),
+        click.Option(
+            ["--token-file"],
+            type=click.File(errors="replace"),  # what is not a token is refused later
+            metavar="FILE",
+            expose_value=False,
+            is_eager=True,
+            callback=_remember(_TOKEN_FILE, lambda file: file.read()),
+            help="File with the access token for the server that --db names. Default: the token "
+            "in $TURNLEDGER_TOKEN.",
         ),
         click.Option(
             ["-o", "--output"],
@@ -118,13 +129,22 @@ def open_ledger(*, create: bool = False, wait: float = 30.0, url: str | None = N
     """
     from turnledger.ledger import Ledger
 
-    return Ledger.open(
-        ledger_url() if url is None else url,
-        create=create,
-        wait=wait,
-        redactor=redactor(),
-        clock=click.get_current_context().obj,  # the system's, unless the caller gave one
-    )
+    where = ledger_url() if url is None else url
+    context = click.get_current_context()
+    clock = context.obj  # the system's, unless the caller gave one
+    if _TOKEN_FILE in context.meta and is_served(where):
+        from turnledger.ledger.stores.open import served_ledger
+
+        made: Ledger = served_ledger(where)(
+            where, context.meta[_TOKEN_FILE], wait=wait, redactor=redactor(), clock=clock
+        )
+        return made
+    return Ledger.open(where, create=create, wait=wait, redactor=redactor(), clock=clock)
+
+
+def is_served(url: str) -> bool:
+    """Whether a ledger is reached through a server."""
+    return url.startswith(("http://", "https://"))
 
 
 def redactor() -> Redactor | None:
@@ -394,7 +414,8 @@ def _shown(error: click.ClickException, ctx: click.Context) -> click.exceptions.
         if isinstance(error, click.UsageError) and where is not None:
             say(where.get_usage())
             say(f"Try '{where.command_path} {where.help_option_names[0]}' for help.\n")
-        say(f"Error: {error.format_message()}")
+        message = error.format_message().replace("\n\t", "\n  ")  # click lists choices so
+        say(f"Error: {message}")
     return click.exceptions.Exit(error.exit_code)
 
 

@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     OK = 0, "success"
     ERROR = 1, "error; the message is on stderr"
     USAGE = 2, "invalid command line"
-    NOT_FOUND = 3, "no such run, record, blob or table"
+    NOT_FOUND = 3, "no such run, record, blob, table or access token"
     VERSION_CONFLICT = 4, "the run is not at the expected version"
     INTEGRITY_FAILURE = 5, "integrity check failed, or an import conflicts with recorded events"
     REPLAY_DIVERGENCE = 6, "a replay diverged, or the compared runs differ"
@@ -40,6 +40,7 @@ ERRORS: Mapping[str, ExitCode] = {
     "RecordNotFoundError": ExitCode.NOT_FOUND,
     "BlobNotFoundError": ExitCode.NOT_FOUND,
     "TableNotMadeError": ExitCode.NOT_FOUND,
+    "TokenNotFoundError": ExitCode.NOT_FOUND,
     "CheckpointNotFoundError": ExitCode.NOT_FOUND,
     "CallNotFoundError": ExitCode.NOT_FOUND,
     "ConcurrentAppendError": ExitCode.VERSION_CONFLICT,

@@ -47,10 +47,10 @@ TABLE_PAGE = 500
 # Least width of a value beside its name.
 SHORTEST_VALUE = 20
 # Columns that people copy from: on a narrow terminal the others give way first.
-WHOLE = frozenset({"run", "fork", "version", "position", "verdict", "check", "call", "state"})
+WHOLE = frozenset({"run", "fork", "version", "position", "verdict", "check", "call", "state", "id"})
 # Columns of ids and of times; on a terminal an id is its end, and a time how long ago it was.
 IDS = frozenset({"run", "evaluation", "event id", "digest"})
-TIMES = frozenset({"started", "changed", "evaluated", "since"})
+TIMES = frozenset({"started", "changed", "evaluated", "since", "recorded", "created"})
 # Columns of sentences, which are wrapped on a terminal and not cut.
 SENTENCES = frozenset({"found", "what to do", "reads", "overrides"})
 _HEXADECIMAL = re.compile(r"[0-9a-f-]{32,}")  # a UUID or a digest, not a name that was given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -225,6 +225,21 @@ class TypeParam(ParamType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         return [CompletionItem(tag) for tag in EVENT_TYPES if tag.startswith(incomplete)]
+
+
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([dhm])", re.ASCII)
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def as_duration(text: str) -> timedelta:
+    """Parse a length of time: 30d, 12h or 45m."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(
+            f"Invalid time {text!r:.80}: expected a number of days, hours or minutes, like 30d, "
+            "12h or 45m."
+        )
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def as_moment(text: str) -> datetime:
