@@ -24,6 +24,7 @@ from uuid import UUID
 from turnledger.adapters.cli import turnledger
 from turnledger.adapters.cli.commands import SECTIONS
 from turnledger.ledger import (
+    ANY,
     NEW,
     EvaluationStarted,
     Event,
@@ -35,6 +36,7 @@ from turnledger.ledger import (
     PromptOverrideSet,
     RunCompleted,
     RunFailed,
+    RunResumed,
     RunStarted,
     RunWaiting,
     TokenUsage,
@@ -125,6 +127,12 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "log {triage}",
         "log {triage} --type run.parked",
         "tail --after 38",
+        "search invoice",
+        "search 'should be' {triage}",
+        "search '4711: 240' {triage} -o jsonl",
+        "search unicorn",
+        "shape {triage}",
+        "shape order-17",
         "messages {triage}",
         "tools {triage}",
         "tools {failed}",
@@ -137,6 +145,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "usage",
         "usage --by-day",
         "state {triage} --path /usage/total",
+        "changes {triage} 7",
         "diff {triage} 4 7",
         "blame {triage} /summary/status",
         "log 01",
@@ -195,6 +204,10 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "rebuild --verify",
         "rebuild-index",
         "rebase",
+        "token new --role reader > reader.txt",
+        "token new --role writer --expires 30d --name 'build server' > writer.txt",
+        "token list",
+        "token revoke 0",
         "completion bash > turnledger.bash",
     ),
     "exchange": (
@@ -207,6 +220,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "import run.jsonl --check",
         "import chat.json --format openai-chat --db copy.db",
         "import note.json",
+        "serve --host 0.0.0.0",
         "mcp --db nowhere.db",
     ),
 }
@@ -298,7 +312,7 @@ def _record(ledger: Ledger, clock: ScreenClock, commits: list[list[Event]]) -> s
 
 
 def _order(ledger: Ledger, clock: ScreenClock) -> None:
-    """A block of steps under a name: a model call, a step with two inner ones, one in doubt."""
+    """A block of steps under a name, whose worker died in the last one: that is in doubt."""
     of: dict[str, Any] = {"evaluation_id": ""}
     inner = {**of, "parent": "settle#1", "digest": "-"}
     check, pay = "settle#1/check#1", "settle#1/pay:17"
@@ -307,20 +321,27 @@ def _order(ledger: Ledger, clock: ScreenClock) -> None:
     order, euros = '{"order": 17}', '{"order": 17, "euros": 120}'
     started = RunStarted(request_type="turnledger.block", tags={"name": "order-17"})
     name = "openai.chat.completions"
-    events: list[Event] = [
-        started,
+    before: list[Event] = [
         ModelCalled(**model, name=name, request_digest="-", model="gpt-5-mini"),
         ModelReplied(**model, model="gpt-5-mini", usage=usage, value={"text": "Settle it."}),
         ToolCallStarted(**of, call_id="settle#1", name="settle", arguments=order, digest="-"),
         ToolCallStarted(**inner, call_id=check, name="check", arguments=order),
         ToolCallCompleted(**of, call_id=check, name="check", value={"euros": 120}),
         ToolCallStarted(**inner, call_id=pay, name="pay", arguments=euros, on_interrupt="ask"),
+    ]
+    after: list[Event] = [
+        RunResumed(attempt=1, from_version=8),
         ToolCallInDoubt(**of, call_id=pay, name="pay", attempt=1),
         RunWaiting(reason="in doubt", call_ids=(pay,)),
     ]
-    for version, event in enumerate(events):
-        ledger.append(run_id_for("order-17"), [event], version or NEW)
-        clock.now += 400_000
+    run = run_id_for("order-17")
+    ledger.append(run, [started], NEW)
+    for worker, events in (("worker-1", before), ("worker-2", after)):
+        with ledger.claim(run, worker=worker) as claim:
+            for event in events:
+                clock.now += 400_000
+                ledger.append(run, [event], ANY, claim.epoch)
+        clock.now += 3_000_000
 
 
 def tell_story(ledger: Ledger, clock: ScreenClock) -> dict[str, str]:
