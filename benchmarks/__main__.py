@@ -20,8 +20,11 @@ from benchmarks import (
     encoding,
     event_cost,
     folding,
+    http,
+    http_folds,
     long_run,
     looping,
+    moments,
     postgres,
     reading,
     replaying,
@@ -32,8 +35,11 @@ from benchmarks.measuring import Result
 
 PARTS = {
     "append": appending,
+    "http": http,
     "read": reading,
     "fold": folding,
+    "moments": moments,
+    "http_folds": http_folds,
     "tables": tables,
     "loop": looping,
     "async": async_runs,

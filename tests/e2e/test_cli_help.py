@@ -75,7 +75,7 @@ def test_every_error_has_an_exit_code() -> None:
 
 def test_short_helps_in_the_table_are_the_commands_own() -> None:
     """What `turnledger --help` lists without loading a command is what the command says."""
-    for group in (turnledger, turnledger.commands["prompts"]):
+    for group in (turnledger, turnledger.commands["prompts"], turnledger.commands["token"]):
         assert isinstance(group, LazyGroup)
         for name, (_, text) in group.table.items():
             assert text == group.commands[name].get_short_help_str(limit=200), name

@@ -72,6 +72,7 @@ def test_several_runs_are_lines_of_a_file(cli: InProcess, run: UUID, tmp_path: P
     [
         ("opentelemetry", ("export", "--format", "otlp", "@last"), "telemetry"),
         ("mcp", ("mcp",), "mcp"),
+        ("uvicorn", ("serve",), "http"),
     ],
 )
 def test_without_the_extra_a_command_says_what_to_install(

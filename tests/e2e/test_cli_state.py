@@ -1,4 +1,4 @@
-"""`state`, `diff`, `blame` and `projections`: a run's state at any version, and what changed it."""
+"""`state`, `changes`, `diff`, `blame`, `projections`: a run's state, and what changed it."""
 
 from __future__ import annotations
 
@@ -130,6 +130,7 @@ def test_projections_lists_the_views(cli: InProcess) -> None:
         (("state", NOBODY, "--projection", "usage"), 3, NOBODY),
         (("state", NOBODY, "--at", "0"), 3, NOBODY),
         (("diff", NOBODY, "0", "1"), 3, NOBODY),
+        (("changes", NOBODY, "1"), 3, NOBODY),
         (("blame", NOBODY, "/usage"), 3, NOBODY),
         (("messages", NOBODY), 3, NOBODY),
         (("tools", NOBODY), 3, NOBODY),
@@ -139,6 +140,7 @@ def test_projections_lists_the_views(cli: InProcess) -> None:
         (("state", "RUN", "--at", "20", "--path", "/usage"), 3, "from 1 to 19"),
         (("diff", "RUN", "1", "20"), 3, "from 1 to 19"),
         (("diff", "RUN", "20", "1"), 3, "from 1 to 19"),
+        (("changes", "RUN", "20"), 3, "from 1 to 19"),
         (("blame", "RUN", "/usage", "--at", "20"), 3, "from 1 to 19"),
         (("messages", "RUN", "--at", "20"), 3, "from 1 to 19"),
         (("tools", "RUN", "--at", "9223372036854775807"), 3, "from 1 to 19"),
@@ -167,6 +169,8 @@ def test_projections_lists_the_views(cli: InProcess) -> None:
         (("blame", "RUN", "/nothing"), 2, "must begin with a view"),
         (("diff", "RUN", "1"), 2, "'B'"),
         (("diff", "RUN", "one", "2"), 2, "'A'"),
+        (("changes", "RUN"), 2, "'VERSION'"),
+        (("changes", "RUN", "0"), 2, "'VERSION'"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -205,6 +209,21 @@ def test_diff_leads_from_one_state_to_the_other(
     lines = cli("diff", run, *pair).out.splitlines()
     marks = {"add": "+", "remove": "-", "replace": "~"}
     assert [line[0] for line in lines] == [marks[operation["op"]] for operation in patch]
+
+
+def test_changes_are_those_of_one_event(cli: InProcess, run: UUID) -> None:
+    """The patch applied to the state before gives the one after, but for gaps; if the event
+    changed nothing, that is said."""
+    for version in range(1, 20):
+        patch = cli("changes", run, version, "-o", "json").json
+        before, after = (known(cli, run, at) for at in (version - 1, version))
+        for state in (before, after):
+            del state["timeline"]["gaps"]
+        assert jsonpatch.apply_patch(before, patch) == after
+    assert "~ /usage/total/calls 0 → 1" in cli("changes", run, "7").out.splitlines()
+    done = cli("changes", record_custom_only(cli), "2")
+    assert (done.code, done.out) == (0, "")
+    assert "Event 2 changed nothing" in done.err
 
 
 def test_diff_reads_well(cli: InProcess, run: UUID) -> None:

@@ -13,7 +13,7 @@ from turnledger.adapters.cli.shared.table_layout import cell_width, column_width
 
 # Wide enough for everything: nothing is cut or wrapped.
 WIDE = 600
-BARS = re.compile("[█▓▒·]+")
+BARS = re.compile("[█▓▒·x─]+")
 
 
 def lines_of(width: int) -> list[str]:

@@ -3,7 +3,8 @@
 On a page, `python` blocks share one interpreter and `console` blocks one shell, in one empty
 folder, in the order of the page. A `python` block whose first line is a file's name (`# agent.py`)
 is that file as well: commands find it. A `text` block right after a `python` block is what that
-prints. `py` is a program of `examples/peers`, to the letter, which `make peers` runs. A `diff`
+prints. `py` is a program of `examples/peers`, to the letter, which `make peers` runs; `ts` one of
+`clients/typescript`, which its tests compile and run where node is. A `diff`
 block makes a file of another one of the page. `sql` goes to the page's PostgreSQL. Ids, digests
 and times differ from run to run and are compared by kind. `...` stands for anything. A command
 ends with exit code 0, unless the page asks `echo $?` next. A page with a provider's adapter on it
@@ -45,8 +46,10 @@ FRAMEWORK_NAMES = [
 # The server that pages talk about, where a reader writes the name of their own.
 SERVER = "postgresql://localhost/agents"
 PATIENCE = 600.0  # seconds that a page may take, on a busy machine
-KINDS = ("python", "py", "console", "text", "sh", "sql", "diff")
+KINDS = ("python", "py", "ts", "console", "text", "sh", "sql", "diff")
 PEERS = sorted((ROOT / "examples" / "peers").glob("*_agent.py"))
+# Programs that stand on pages to the letter, by the kind of block.
+PROGRAMS = {"py": PEERS, "ts": sorted((ROOT / "clients" / "typescript").glob("*.ts"))}
 FILE = re.compile(r"# (\w+\.py)\n")
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -278,8 +281,8 @@ def test_blocks_are_of_a_known_kind(page: Path) -> None:
         assert block.kind in KINDS, f"{page.name}:{block.line}: ```{block.kind}"
         if block.kind == "console":
             assert block.text.startswith("$ "), f"{page.name}:{block.line}"
-        if block.kind == "py":
-            programs = [file.read_text() for file in PEERS]
+        if block.kind in PROGRAMS:
+            programs = [file.read_text() for file in PROGRAMS[block.kind]]
             assert block.text in programs, f"{page.name}:{block.line}"
         if block.kind == "sh":
             unknown = [line for line in block.text.splitlines() if line not in known]

@@ -462,3 +462,27 @@ def test_a_completed_run_has_nothing_to_recover(ledger: Ledger) -> None:
     agent = triage(ledger=ledger)
     with pytest.raises(RecoveryError, match="nothing to recover"):
         agent.recover(agent.run("Go.").run_id)
+
+
+def test_the_lease_is_how_long_a_claim_lasts(ledger: Ledger) -> None:
+    """`lease` reaches the claim: over HTTP it is what frees the run of a killed worker."""
+    run, left = new_run_id(), list[float]()
+
+    @tool
+    def look() -> str:
+        """Look at the lease."""
+        lease = ledger.store.lease(str(run))
+        assert lease is not None
+        left.append((lease.expires_at - ledger.clock.micros()) / 3.6e9)
+        return "Seen."
+
+    agent = Agent(
+        "shop/look",
+        model=[calls(("c1", "look", "{}")), says("Done.")],
+        instructions="Look.",
+        tools=[look],
+        lease=timedelta(hours=9),
+    )
+    agent.run("Go.", ledger=ledger, run_id=run)
+    (hours,) = left
+    assert 8 < hours <= 9

@@ -1,0 +1,105 @@
+"""`turnledger serve` as a process: where it listens, its link, a hostile body, and its end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.e2e.driving import PROGRAM, InProcess, Processes
+from turnledger.ledger import Ledger, Tokens, new_run_id
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def served(processes: Processes) -> Iterator[subprocess.Popen[str]]:
+    """The command, on a ledger that does not exist yet."""
+    with subprocess.Popen(
+        [PROGRAM, "serve", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=processes.environment(),
+        text=True,
+    ) as process:
+        yield process
+        process.kill()
+
+
+def address(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_it_serves_until_it_is_told_to_stop(served: subprocess.Popen[str]) -> None:
+    """The address alone is on stdout, and SIGTERM is not an error."""
+    url = address(served)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+    assert httpx.get(f"{url}/healthz").json() == {"ok": True}
+    served.send_signal(signal.SIGTERM)
+    out, err = served.communicate(timeout=60)
+    assert (served.returncode, out) == (0, "")
+    assert err.splitlines()[1].startswith(f"{url}/#code=")
+
+
+def test_the_link_opens_a_session_once(served: subprocess.Popen[str]) -> None:
+    """Its code stands in the fragment, which a browser sends nowhere by itself."""
+    url = address(served)
+    assert served.stderr is not None
+    served.stderr.readline()
+    code = served.stderr.readline().strip().removeprefix(f"{url}/#code=")
+    page = {"origin": url, "x-turnledger": "1"}
+    with httpx.Client(base_url=url, headers=page) as browser:
+        assert browser.post("/v1/session", json={"code": code}).status_code == 200
+        assert browser.get("/v1/session").json()["role"] == "admin"
+    assert httpx.post(f"{url}/v1/session", json={"code": code}, headers=page).status_code == 401
+
+
+def test_a_body_of_a_million_levels_is_refused(
+    served: subprocess.Popen[str], processes: Processes
+) -> None:
+    """By an answer, not by a crash: the server is there afterwards."""
+    url = address(served)
+    with Ledger.open(processes.db) as ledger:
+        token = Tokens(ledger).new("writer").text
+    for body in (b"[" * 1_000_000, b'[{"type":"custom","data":{"a":' + b"[" * 1_000_000):
+        answer = httpx.post(
+            f"{url}/v1/runs/{new_run_id()}/events?expect=any",
+            content=body,
+            headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
+        )
+        assert answer.status_code in (400, 413)  # not JSON, or too many values
+        assert answer.headers["content-type"] == "application/problem+json"
+    assert httpx.get(f"{url}/healthz").json() == {"ok": True}
+
+
+def test_beyond_loopback_it_is_refused(cli: InProcess) -> None:
+    """With the reason; no ledger is created."""
+    done = cli("serve", "--host", "0.0.0.0")
+    assert (done.code, done.out) == (1, "")
+    assert "beyond loopback" in done.err
+    assert not cli.db.exists()
+
+
+def test_a_port_that_is_taken_is_named(cli: InProcess) -> None:
+    """With what to do, and without a traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = cli("serve", "--port", port)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"Error: Can't listen on 127.0.0.1:{port}: another process listens there. Stop it, or "
+        "give another --port (0: a free one).\n"
+    )
+
+
+def test_tls_files_belong_together(cli: InProcess) -> None:
+    """One alone is a mistake of the command line."""
+    done = cli("serve", "--tls-cert", __file__)
+    assert (done.code, done.out) == (2, "")
+    assert "--tls-cert and --tls-key belong together" in done.err
