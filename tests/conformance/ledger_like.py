@@ -105,7 +105,12 @@ class LedgerLike(Protocol):
     def blob(self, name: str) -> bytes: ...
 
     def claim(
-        self, run_id: RunId, *, worker: str | None = None, ttl: timedelta = DEFAULT_TTL
+        self,
+        run_id: RunId,
+        *,
+        worker: str | None = None,
+        ttl: timedelta = DEFAULT_TTL,
+        key: str | None = None,
     ) -> Claim: ...
 
     def begin(
@@ -115,6 +120,7 @@ class LedgerLike(Protocol):
         *,
         worker: str | None = None,
         ttl: timedelta = DEFAULT_TTL,
+        key: str | None = None,
         blobs: Iterable[bytes] = (),
     ) -> Claim: ...
 

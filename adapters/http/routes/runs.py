@@ -94,7 +94,7 @@ class Runs:
         ] = None,
         id: Annotated[  # noqa: A002 - the name in the address
             str | None,
-            Query(pattern="^[0-9A-Fa-f-]{1,36}$", description="How its id begins or ends."),
+            Query(pattern="^-?([0-9A-Fa-f]-?){1,32}$", description="How its id begins or ends."),
         ] = None,
         since: Annotated[Moment | None, Query(description="Started then or later.")] = None,
         until: Annotated[Moment | None, Query(description="Started before.")] = None,
