@@ -57,6 +57,16 @@ def _remember(key: str, convert: Callable[[Any], Any]) -> Callable[..., None]:
     return callback
 
 
+def _read_token(path: str) -> str:
+    """The beginning of a file: a token is one short line, and a device may have no end."""
+    try:
+        # What is not a token is refused later.
+        with open(path, errors="replace") as file:
+            return file.read(4096)
+    except OSError as error:
+        raise click.BadParameter(f"{path!r}: {error.strerror}.") from error
+
+
 def common_options(*, before_command: bool = False) -> list[click.Parameter]:
     """`--db`, `-o` and the redactor options; those after the command win over those before it.
 
@@ -75,11 +85,11 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
         ),
         click.Option(
             ["--token-file"],
-            type=click.File(errors="replace"),  # what is not a token is refused later
+            type=click.Path(exists=True, dir_okay=False),
             metavar="FILE",
             expose_value=False,
             is_eager=True,
-            callback=_remember(_TOKEN_FILE, lambda file: file.read()),
+            callback=_remember(_TOKEN_FILE, _read_token),
             help="File with the access token for the server that --db names. Default: the token "
             "in $TURNLEDGER_TOKEN.",
         ),

@@ -1,7 +1,8 @@
 """The connection to a server: a pool of sockets, and requests that are tried again.
 
 Every request may be sent twice: events have their ids before the first try, claims their key. So
-what gets no answer, or 503, is tried again until the time is up.
+what gets no answer, or 503, is tried again until the time is up. Only a server that was never
+reached is not waited for.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Connection:
         self.url = _checked(url)
         self._wait, self._timeout = wait, timeout
         self._closed = Flag()
+        self._has_answered = False
         # Requests under way; `close` waits for their answers.
         self._idle = Condition()
         self._under_way = 0
@@ -101,7 +103,10 @@ class Connection:
                 )
                 again = "." if method == "GET" else "; append exactly the same again."
                 error: Exception = StoreUnavailableError(said + again)
+                if isinstance(failed, httpx.ConnectError) and not self._has_answered:
+                    raise error from failed  # the address is wrong, or the server is not up yet
             else:
+                self._has_answered = True
                 if answer.status_code < 400:
                     return answer
                 error = error_of(answer.status_code, answer.content)

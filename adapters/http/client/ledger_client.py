@@ -66,7 +66,8 @@ class LedgerClient(Ledger):
     Args:
         url: The server: `https://host:8321`.
         token: The access token; that of TURNLEDGER_TOKEN by default.
-        wait: Seconds to try a request again that gets no answer, before StoreUnavailableError.
+        wait: Seconds to try a request again that gets no answer, before StoreUnavailableError. A
+            server that was never reached is not waited for.
         timeout: Seconds to wait for one answer.
         limits: How large events may be here; the server has limits of its own.
         clock: The source of ids, the system's by default. Times are the server's.
