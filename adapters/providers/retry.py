@@ -100,8 +100,10 @@ def _words(error: Exception) -> set[str]:
 
 def _was_never_sent(error: Exception) -> bool:
     """Whether the request didn't get out, and won't: whatever was made of that afterwards."""
-    *_, first = _back_from(error)
-    return type(first).__name__ in _NEVER_SENT and _status(first) is None
+    # Any of them: the first may be one that the caller was handling, and not of this request.
+    return any(
+        type(one).__name__ in _NEVER_SENT and _status(one) is None for one in _back_from(error)
+    )
 
 
 def _back_from(error: Exception) -> Iterator[Exception]:

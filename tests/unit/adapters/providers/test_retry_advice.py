@@ -233,3 +233,9 @@ def test_a_missing_key_is_not_tried_again(
     with pytest.raises(Exception, match="credentials") as caught:
         adapter.send(payload, Sending())
     assert advice_for(caught.value) == NO
+    try:
+        raise OSError("of the caller, who asks while handling it")
+    except OSError:
+        with pytest.raises(Exception, match="credentials") as caught:
+            adapter.send(payload, Sending())
+    assert advice_for(caught.value) == NO
