@@ -6,7 +6,6 @@ and the test then checks the clear error.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
-from unittest.mock import patch
 
 import certifi
+import pytest
 
 from tests.quiet_litellm import litellm_as_it_is
 from tests.servers.anthropic_messages import AnthropicMessages
@@ -130,11 +129,18 @@ def _one_certificate() -> Any:
 
 
 @contextmanager
+def _few_certificates() -> Iterator[None]:
+    """One variable, and not a copy of all: LiteLLM sets some for good when it is imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", _one_certificate().name)
+        yield
+
+
+@contextmanager
 def under_test(name: str, *, stream: bool = False) -> Iterator[UnderTest]:
     provider = PROVIDERS[name]
     quiet = litellm_as_it_is() if name == "litellm" else nullcontext()
-    few = patch.dict(os.environ, SSL_CERT_FILE=_one_certificate().name)
-    with quiet, few, StrictServer(provider.wire(), _unasked) as server:
+    with quiet, _few_certificates(), StrictServer(provider.wire(), _unasked) as server:
         one = UnderTest(provider, server, stream, [])
         try:
             yield one
