@@ -3,113 +3,26 @@
 Each claim is checked as it is printed; the first false one ends the demo with exit code 1.
 It needs no keys and no network beyond this machine: one SQLite file in a temporary folder, and
 the extra `http` for the scene with a server.
-The agent is in examples/payments.py.
+The agent is in examples/payments.py, what starts and kills its processes in examples/stage.py.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
-from rich.console import Console
+from stage import HERE, Stage, check, console, refusal, tell
 
 from turnledger.adapters.http import LedgerClient
 from turnledger.ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
 from turnledger.projections import state_at
 
-HERE = Path(__file__).resolve().parent
-PROGRAM = "from turnledger.adapters.cli import main; main()"  # what `turnledger` runs
 CHANGE = "UPDATE events SET data=replace(data, 'Paid 120', 'Paid 999') WHERE run_id=? AND version=?"
-console = Console(highlight=False, markup=False, soft_wrap=True)
-
-
-def tell(text: str) -> None:
-    console.print(f"       {text}", style="dim")
-
-
-def check(claim: str, holds: bool) -> None:
-    """Print a claim that holds; end the demo at one that does not."""
-    console.print(f"  {'ok  ' if holds else 'FALSE'} {claim}", style="green" if holds else "red")
-    if not holds:
-        sys.exit(1)
-
-
-def refusal(kind: type[Exception], action: Callable[[], object]) -> str:
-    """What is said when an action is refused; nothing if it is not."""
-    try:
-        action()
-    except kind as error:
-        return f"{kind.__name__}: {error}"
-    return ""
-
-
-class Stage:
-    """A folder with a bank, a ledger in it or elsewhere, and processes that work on them."""
-
-    def __init__(self, folder: Path, url: str = "", **settings: str) -> None:
-        folder.mkdir(exist_ok=True)
-        self.folder, self.bank, self.still = folder, folder / "bank.txt", folder / "still"
-        self.ledger = url or str(folder / "runs.db")
-        own = {"DEMO_BANK": str(self.bank), "COLUMNS": "100", **settings}
-        self._environment = {**os.environ, **own}
-
-    def agent(self, run: UUID, *, stands_still: bool = False) -> subprocess.Popen[str]:
-        """A process in which the agent works; it may stand still right after it has paid."""
-        environment = dict(self._environment)
-        if stands_still:
-            environment["DEMO_STANDSTILL"] = str(self.still)
-        return self.start([__file__, "work", self.ledger, str(run)], environment)
-
-    def kill_an_agent(self, run: UUID) -> int:
-        """Kill an agent inside its payment; how its process ended."""
-        agent = self.agent(run, stands_still=True)
-        while not self.still.exists() and agent.poll() is None:
-            time.sleep(0.01)
-        agent.kill()
-        return agent.wait()
-
-    @contextmanager
-    def server(self) -> Iterator[str]:
-        """`turnledger serve` in a process of its own; yields its URL."""
-        command = ["-c", PROGRAM, "serve", "--port", "0", "--db", self.ledger]
-        server = self.start(command, self._environment, stderr=subprocess.PIPE)
-        try:
-            assert server.stdout is not None
-            url = server.stdout.readline().strip()
-            check(f"turnledger serve: {url or server.communicate()[1]}", url != "")
-            yield url
-        finally:
-            server.terminate()
-            server.communicate()
-
-    def start(
-        self, arguments: list[str], env: dict[str, str], stderr: int | None = None
-    ) -> subprocess.Popen[str]:
-        """A Python process in the folder."""
-        command, pipe = [sys.executable, *arguments], subprocess.PIPE
-        return subprocess.Popen(
-            command, cwd=self.folder, env=env, stdout=pipe, stderr=stderr, text=True
-        )
-
-    def turnledger(self, *arguments: str, cwd: Path = HERE) -> tuple[int, str]:
-        """The command, in a process of its own: its exit code, and what it printed."""
-        command = [sys.executable, "-c", PROGRAM, *arguments, "--db", self.ledger]
-        done = subprocess.run(
-            command, env=self._environment, cwd=cwd, capture_output=True, text=True
-        )
-        return done.returncode, done.stdout + done.stderr
-
-    def payments(self) -> list[str]:
-        return self.bank.read_text().splitlines() if self.bank.exists() else []
 
 
 def work(ledger: str, run: str) -> None:
@@ -153,14 +66,13 @@ def recovered(stage: Stage, run: UUID, answer: str) -> None:
         check("there was one payment, in all", len(stage.payments()) == 1)
         once = [call.is_over and call.attempts == 1 for call in state.tools.calls]
         check("every call ended, none was run twice", all(once))
-        for event in ledger.read(run):
-            if event.tag in ("tool_call.in_doubt", "tool_call.decided", "run.resumed"):
-                tell(f"{event.version:>3}  {event.tag}")
+        told = ("tool_call.in_doubt", "tool_call.decided", "run.resumed")
+        tell(", ".join(f"{r.version} {r.tag}" for r in ledger.read(run) if r.tag in told))
         late = RunResumed(attempt=9, from_version=1)
         said = refusal(StaleEpochError, lambda: ledger.append(run, late, ANY, epoch=1))
         check("had the first worker only slept: it could write nothing more", bool(said))
         tell(said.replace(str(run), "R"))
-    for line in stage.turnledger("timeline", str(run))[1].splitlines()[:10]:
+    for line in stage.turnledger("timeline", str(run))[1].splitlines()[:7]:
         tell(line)
 
 
@@ -178,8 +90,10 @@ def replayed(stage: Stage, run: UUID) -> None:
     with Ledger.open(stage.ledger) as ledger:
         begun = next(r.version for r in ledger.read(run) if r.tag == "evaluation.started")
     check("at the very event", f"First divergence at version {begun}, evaluation.started" in said)
+    why = [line for line in said.splitlines() if line.startswith(("First divergence", "Likely"))]
+    tell(" ".join(why))
     for shown in said.splitlines():
-        if shown.startswith(("First divergence", "Likely", "-Settle", "+Settle")):
+        if shown.startswith(("-Settle", "+Settle")):
             tell(shown)
 
 
@@ -187,7 +101,7 @@ def served(stage: Stage) -> None:
     """Kill a worker that has a URL and a token, and no path to the ledger's file."""
     token = stage.turnledger("token", "new", "--role", "writer")[1].split()[0]
     with stage.server() as url, LedgerClient(url, token=token) as ledger:
-        away = Stage(stage.folder / "away", url, TURNLEDGER_TOKEN=token, DEMO_LEASE="3")
+        away = Stage(stage.folder / "away", url, TURNLEDGER_TOKEN=token, DEMO_LEASE="5")
         run = new_run_id()
         died = away.kill_an_agent(run)
         check("it died of SIGKILL, after it had paid", died == -signal.SIGKILL)
