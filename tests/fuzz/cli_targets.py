@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import socket
 import sqlite3
 import tempfile
 from base64 import b64encode
@@ -29,8 +30,7 @@ from tests.fuzz.transcript_targets import Transcripts
 from turnledger.adapters.cli import turnledger
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 
-# `serve` would not end.
-COMMANDS = {name: one for name, one in turnledger.load_all().items() if name != "serve"}
+COMMANDS = turnledger.load_all()
 ENDS = frozenset(int(code) for code in ExitCode)
 RUNS = [str(named_id(name)) for name in ("full", "plain", "fork", "of_fork", "single", "files")]
 TEXTS = (
@@ -177,6 +177,15 @@ class Given(NamedTuple):
     damage: int | None
 
 
+@contextmanager
+def _taken_port() -> Iterator[int]:
+    """A port of all addresses of this machine, on which something listens."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    with socket.create_server(("", 0), family=family, dualstack_ipv6=both) as taken:
+        yield taken.getsockname()[1]
+
+
 class CommandLine(Target):
     """`turnledger` with any arguments, any files and anything on stdin."""
 
@@ -192,7 +201,8 @@ class CommandLine(Target):
             os.chdir(folder)
             try:
                 self._make()
-                yield
+                with _taken_port() as self._taken:
+                    yield
             finally:
                 self._look.close()
                 os.chdir(before)
@@ -232,6 +242,8 @@ class CommandLine(Target):
         before = _common(dice) if dice.random() < 0.15 else []
         if dice.random() < 0.05:
             args.insert(dice.randrange(len(args) + 1), dice.choice(TEXTS))
+        if name == "serve":  # it would not end if it could listen
+            args += ["--port", str(self._taken)]
         damage = dice.randrange(2**32) if "damaged.db" in args + before else None
         source = dice.randrange(6)
         file = b""

@@ -21,7 +21,6 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from tests import any_str
 from tests import conftest_checkpointer as theirs
 from turnledger.langgraph import TurnledgerSaver
 from turnledger.ledger import Ledger
@@ -62,16 +61,6 @@ async def on_a_ledger_async() -> AsyncIterator[TurnledgerSaver]:
         yield saver
 
 
-def is_no_earlier(expected: any_str.FloatBetween, found: object) -> bool:
-    """When a chunk of a stream comes at the earliest.
-
-    Some tests also say when at the latest, to a tenth of a second: on a busy machine they fail with
-    LangGraph's own savers too. That chunks come in time is still tested, by their order.
-    """
-    return isinstance(found, float) and found >= expected.min_value
-
-
-any_str.FloatBetween.__eq__ = is_no_earlier
 theirs._checkpointer_sqlite = on_a_ledger
 theirs._checkpointer_sqlite_aes = encrypted_on_a_ledger
 theirs._checkpointer_sqlite_aio = on_a_ledger_async
