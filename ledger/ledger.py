@@ -59,8 +59,8 @@ from turnledger.ledger.runs.index import (
     place_of,
     rebuilt_index,
 )
-from turnledger.ledger.runs.lineage import NO_END, Segment, first_of_child, lineage
-from turnledger.ledger.runs.record import Draft, Record, as_row
+from turnledger.ledger.runs.lineage import Segment, first_of_child, lineage
+from turnledger.ledger.runs.record import Columns, Draft, Record, as_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
@@ -122,6 +122,11 @@ class Appended:
             return tuple(Record(row, codec, entry.event) for row, entry in pairs)
         rows = {as_row(row).event_id: row for row in (*outcome.left_out, *outcome.rows)}
         return tuple(Record(rows[e.event_id], codec, e.event) for e in self._entries)
+
+    @property
+    def rows(self) -> Sequence[Columns]:
+        """The stored columns of the records that this append wrote: cheaper than `new`."""
+        return () if self._outcome.duplicate else self._outcome.rows
 
     @property
     def new(self) -> tuple[Record, ...]:
@@ -438,6 +443,7 @@ class Ledger:
         prompt: str | None = None,
         agent: str | None = None,
         id_part: str | None = None,
+        parent: RunId | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         before: RunInfo | None = None,
@@ -455,6 +461,7 @@ class Ledger:
             agent: Only runs that belong to the agent of this name.
             id_part: Only runs whose id begins or ends with this, with or without its hyphens.
                 Ids begin with their time: the end of one tells runs apart with fewer characters.
+            parent: Only forks and continuations of this run.
             since: Only runs that started then or later.
             until: Only runs that started before.
             before: Only runs after this one in the list, to go on with a page.
@@ -468,6 +475,7 @@ class Ledger:
         wanted = {**(tags or {}), AGENT_TAG: agent} if agent is not None else tags or {}
         _check_text(status, prompt, *wanted, *wanted.values())
         ends = id_ends(id_part) if id_part is not None else None
+        of = canonical_id(parent) if parent is not None else None
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
         last = (list_key(key[0]), list_key(key[1])) if key is not None else None
@@ -483,6 +491,7 @@ class Ledger:
                     until=to_micros(until) if until is not None else None,
                     before=key,
                     ends=ends,
+                    parent=of,
                     limit=page,
                 )
             )
@@ -683,19 +692,9 @@ class Ledger:
 
     def verify(self, run_id: RunId) -> Report:
         """Recompute the digests of a run, and of its ancestors up to where it starts from them."""
-        verifier = verifying.Verifier(self._store, self._codec)
-        run = canonical_id(run_id)
-        try:
-            segments = lineage(run, self._store.run)
-        except (RunNotFoundError, IntegrityFailureError):
-            if not any(True for _ in self._store.raw_rows(run.encode())):
-                raise
-            verifier.check_run(run.encode())
-        else:
-            for segment in segments:
-                until = segment.until if segment.until < NO_END else None
-                verifier.check_run(segment.run_id.encode(), until=until)
-        return verifier.report()
+        *_, report = verifying.verifying_run(self._store, self._codec, canonical_id(run_id))
+        assert isinstance(report, Report)
+        return report
 
     def verify_all(self, progress: Callable[[int], None] | None = None) -> Report:
         """Recompute the digests of all runs and the names of all blobs."""

@@ -797,11 +797,15 @@ def _structs_in(*hints: Any) -> Iterator[type[msgspec.Struct]]:
         yield from _structs_in(*get_args(hint))
 
 
+# Made from the annotations each time: without the cache it is most of what comparing runs costs.
+_fields = cache(msgspec.structs.fields)
+
+
 def _reset(value: StructT, is_reset: Callable[[dict[str, Any]], bool]) -> StructT:
     """The value with some fields at their default, in its parts as well."""
     changed: dict[str, Any] = {}
     marks = _marks(type(value))
-    for field in msgspec.structs.fields(value):
+    for field in _fields(type(value)):
         now = getattr(value, field.name)
         mark = marks.get(field.name)
         if mark is not None and is_reset(mark):

@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
+from turnledger.ledger.errors import (
+    EventDecodeError,
+    IntegrityFailureError,
+    RunNotFoundError,
+)
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.types import Event, RunStarted
 from turnledger.ledger.integrity.run_check import (
@@ -25,8 +29,12 @@ from turnledger.ledger.integrity.run_check import (
 )
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunRow, child_of
+from turnledger.ledger.runs.lineage import NO_END, lineage
 from turnledger.ledger.runs.record import RawRow
 from turnledger.ledger.stores.base import RunQuery, Store
+
+# Records after which a verification says how many they are.
+PROGRESS_EVERY = 1_000
 
 
 class ForkPoint(NamedTuple):
@@ -125,7 +133,16 @@ class Verifier:
         )
 
     def check_run(self, run_id: bytes, listed: int = 0, until: int | None = None) -> None:
+        """Verify a run's own records (see `checking_run`)."""
+        for _ in self.checking_run(run_id, listed, until):
+            pass
+
+    def checking_run(
+        self, run_id: bytes, listed: int = 0, until: int | None = None
+    ) -> Iterator[int]:
         """Verify a run's own records: order, digests, content, blobs, and its row in the index.
+
+        Now and then it gives the number of records so far: to show it, or to stop there.
 
         Args:
             run_id: The id as it is stored.
@@ -144,6 +161,8 @@ class Verifier:
             if until is not None and check is not None and check.state.version >= until:
                 break
             self.records += 1
+            if self.records % PROGRESS_EVERY == 0:
+                yield self.records
             if check is None:
                 start = self._start(row)
                 if isinstance(start, str):
@@ -270,6 +289,30 @@ class Verifier:
 
     def _report_missing(self, run_id: bytes, version: int | None, what: str) -> None:
         self.problems.append(Problem(run_id=text_of(run_id), version=version, what=what))
+
+
+def verifying_run(store: Store, codec: Codec, run: str) -> Iterator[int | Report]:
+    """Recompute the digests of a run, and of its ancestors up to where it starts from them.
+
+    It gives the number of records so far now and then, and the report at the end.
+
+    Args:
+        store: The store that has the run.
+        codec: Decodes its events.
+        run: The run's id.
+    """
+    verifier = Verifier(store, codec)
+    try:
+        segments = lineage(run, store.run)
+    except (RunNotFoundError, IntegrityFailureError):
+        if not any(True for _ in store.raw_rows(run.encode())):
+            raise
+        yield from verifier.checking_run(run.encode())
+    else:
+        for segment in segments:
+            until = segment.until if segment.until < NO_END else None
+            yield from verifier.checking_run(segment.run_id.encode(), until=until)
+    yield verifier.report()
 
 
 def verify_all(store: Store, codec: Codec, progress: Callable[[int], None] | None = None) -> Report:

@@ -5,7 +5,7 @@ Ids, digests, blob names, times and numbers stay: the ledger finds and verifies 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -97,6 +97,13 @@ def redacted(event: Event, redactor: Redactor) -> Event:
     if texts is None or not redactor.may_hold_secret(_encode(texts(event))):
         return event
     return _struct(event, redactor, ())
+
+
+def may_hold_secrets(events: Iterable[Event], redactor: Redactor) -> bool:
+    """Whether one of these events may have to be redacted: one look at the text of all of them."""
+    getters = ((_getter(type(event)), event) for event in events)
+    texts = [texts(event) for texts, event in getters if texts is not None]
+    return redactor.may_hold_secret(_encode(texts))
 
 
 def replaced_parts(given: Any, made: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,9 @@ def _redacted(text: str) -> str:
     return text
 
 
-class _RedactingFilter(logging.Filter):
+class RedactingFilter(logging.Filter):
+    """Filter of a logger or a handler: masks secrets in messages and tracebacks."""
+
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
         shown = _redacted(message)
@@ -31,7 +33,7 @@ class _RedactingFilter(logging.Filter):
         return True
 
 
-_FILTER = _RedactingFilter()
+_FILTER = RedactingFilter()
 
 
 def logger_of(name: str) -> logging.Logger:

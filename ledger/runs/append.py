@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 import msgspec
 
@@ -290,7 +291,28 @@ def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
     started = request.entries[0].event
     if not isinstance(started, RunStarted) or started.parent is None:
         return RunRow(request.run_id)
-    at, parent = started.at, str(started.parent)
+    point = fork_point(tx, str(started.parent), started.at)
+    return child_of(request.run_id, point.digest, point.recorded_at, started)
+
+
+class Recorded(Protocol):
+    """Reads runs and their records: a transaction, or a store."""
+
+    def run(self, run_id: str) -> RunRow | None:
+        """A run's row in the index."""
+
+    def row_at(self, run_id: str, version: int) -> Row | None:
+        """The row of one of a run's own events."""
+
+
+def fork_point(tx: Recorded, parent: str, at: int) -> Row:
+    """The record that a new run goes on from: of this version of its parent.
+
+    Raises:
+        ForkPointError: A run can't go on from there.
+        RunNotFoundError: There is no such parent.
+        StreamKindError: The parent is the stream of a prompt.
+    """
     owner = tx.run(parent)
     if owner is None:
         raise RunNotFoundError(parent)
@@ -316,10 +338,10 @@ def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
             f"the end of one. The nearest: version {' or '.join(map(str, nearest))}.",
             nearest=nearest,
         )
-    return child_of(request.run_id, point.digest, point.recorded_at, started)
+    return point
 
 
-def _commit_ends(tx: Transaction, owner: RunRow, point: Row) -> tuple[int, ...]:
+def _commit_ends(tx: Recorded, owner: RunRow, point: Row) -> tuple[int, ...]:
     """The last versions of the commit that a record is in, and of the one before, if any."""
 
     def is_one(version: int) -> bool:

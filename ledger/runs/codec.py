@@ -7,7 +7,7 @@ Both raise only the errors that they document, for any input.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -28,12 +28,15 @@ from turnledger.ledger.events.limits import Limits, check_json
 from turnledger.ledger.events.messages import InnerMessage
 from turnledger.ledger.events.types import CATALOGUE, EVENT_TYPES, Event, MessageAppended
 from turnledger.ledger.events.upcasters import UPCASTERS, Upcaster, upcast
-from turnledger.ledger.redaction.events import redacted, replaced_parts
+from turnledger.ledger.redaction.events import may_hold_secrets, redacted, replaced_parts
 from turnledger.ledger.redaction.redactor import Redactor
 
 _MOST_SHOWN = 10_000
 # Integers beyond 64 bits have 19 digits at least.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
+# The same without a regular expression, for long texts: every digit is made a 0.
+_LONG_DIGITS = b"0" * 19
+_DIGITS = bytes(48 if 48 <= code < 58 else 32 for code in range(256))
 _EXACT: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     int: int.__int__,
@@ -93,7 +96,7 @@ def _may_hold_long_integer(holder: msgspec.Struct, names: tuple[str, ...], data:
     )
 
 
-@check_methods(skip=("encode", "encode_checked", "decode"))
+@check_methods(skip=("are_stored_so", "encode", "encode_checked", "decode"))
 class Codec:
     """Encodes and decodes events, within limits.
 
@@ -129,6 +132,31 @@ class Codec:
     def encode(self, event: Event) -> tuple[str, bytes]:
         """An event's tag and its JSON text, checked against its type and the limits."""
         return self.encode_checked(event)[:2]
+
+    def are_stored_so(self, events: Sequence[Event], texts: Sequence[bytes]) -> bool:
+        """Whether `encode_checked` gives each event and its text back, with nothing to refuse.
+
+        False is no verdict: it may do so all the same. An event that is encoded to the very text
+        that it was decoded of need not be decoded again to see that it is read as given.
+
+        Args:
+            events: Events of the catalogue's types.
+            texts: The JSON text that each was decoded of.
+        """
+        encode, largest, shallow = self._encode, self._max_bytes, self._shallow
+        try:
+            for event, text in zip(events, texts, strict=True):
+                if (
+                    encode(event) != text
+                    or len(text) > largest
+                    or text.count(b"[") + text.count(b"{") > shallow
+                ):
+                    return False
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            return False
+        if _LONG_DIGITS in b" ".join(texts).translate(_DIGITS):
+            return False
+        return self.redactor is None or not may_hold_secrets(events, self.redactor)
 
     def encode_checked(self, event: Event, exact: Collection[str] = ()) -> tuple[str, bytes, Event]:
         """The same, and the event as it will be read.

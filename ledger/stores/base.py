@@ -16,7 +16,7 @@ import msgspec
 
 from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import Columns, RawRow
+from turnledger.ledger.runs.record import Columns, RawRow, Row, as_row
 from turnledger.ledger.runs.transaction import Lease, RedoError, TokenRow, Transaction
 from turnledger.ledger.stores.derived_data import DerivedReader
 from turnledger.ledger.stores.group_commit import GroupCommit, Job
@@ -41,6 +41,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
     before: tuple[int, str] | None = None
     ends: tuple[str, str] | None = None
+    parent: str | None = None
     limit: int = PAGE
 
 
@@ -297,6 +298,16 @@ class Store(ABC):
     @abstractmethod
     def run(self, run_id: str) -> RunRow | None:
         """A run's row in the index."""
+
+    def row_at(self, run_id: str, version: int) -> Row | None:
+        """The row of one of a run's own events."""
+        found = self.rows(run_id, version - 1, version, backwards=False, limit=1)
+        return as_row(found[0]) if found else None
+
+    def row_by_id(self, event_id: str) -> Row | None:
+        """The row of an event by its id."""
+        found = self.write(lambda tx: tx.rows_by_id([event_id]))
+        return found[0] if found else None
 
     @abstractmethod
     def list_runs(self, query: RunQuery) -> list[RunRow]:

@@ -430,6 +430,7 @@ def _matches(row: RunRow, query: RunQuery) -> bool:
     return (
         query.status in (None, row.status)
         and query.prompt in (None, row.prompt)
+        and query.parent in (None, row.parent)
         and query.prompts in (None, row.kind == PROMPT)
         and (query.since is None or started >= list_key(query.since))
         and (query.until is None or started < list_key(query.until))

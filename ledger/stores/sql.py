@@ -11,7 +11,7 @@ from typing import Any
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.runs.index import PROMPT, RunRow
-from turnledger.ledger.runs.record import Columns
+from turnledger.ledger.runs.record import Columns, Row, as_row
 from turnledger.ledger.runs.transaction import Lease, Leases, TokenRow, Watermark
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedReader
@@ -150,6 +150,10 @@ class SQLStore(Store):
                 )
             last = reached
 
+    def row_by_id(self, event_id: str) -> Row | None:
+        found = self._all(f"SELECT {ROW} FROM events WHERE event_id = ?", (event_id,))
+        return as_row(found[0]) if found else None
+
     def lease(self, run_id: str) -> Lease | None:
         found = self._all(GET_LEASE, (run_id,))
         return Lease(*found[0]) if found else None
@@ -216,6 +220,8 @@ def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
     if query.ends is not None:
         # Hexadecimal digits and hyphens: there is no wildcard in them.
         add("(run_id LIKE ? OR run_id LIKE ?)", f"{query.ends[0]}%", f"%{query.ends[1]}")
+    if query.parent is not None:
+        add("parent = ?", query.parent)
     for key, value in query.tags:
         if value is None:
             add("run_id IN (SELECT run_id FROM run_tags WHERE key = ?)", key)
