@@ -51,6 +51,11 @@ class LazyList(Generic[T]):
         items = self._items()
         return self._make(items[place]) if place < len(items) else MISSING
 
+    def mapped(self, change: Callable[[Any], Any]) -> LazyList[T]:
+        """The list with each value changed by a function, when it is read."""
+        make = self._make
+        return LazyList(self._items, lambda item: change(make(item)), self._source)
+
     def differences(self, earlier: LazyList[T]) -> Iterator[int]:
         """The places that both lists have, and where their values may differ."""
         ours, theirs = self._source, earlier._source

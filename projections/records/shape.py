@@ -119,6 +119,11 @@ _BY_TAG: Final = {
 }
 
 
+def character_of(tag: str) -> str:
+    """The character of an event, by its tag."""
+    return _BY_TAG.get(tag, UNKNOWN)
+
+
 class Shape(msgspec.Struct, frozen=True):
     """One character for each event of a run, in order; `SHAPE_CHARACTERS` is the legend.
 
@@ -164,7 +169,7 @@ def _extended(known: Shape, records: Iterable[Record]) -> Shape:
     last: Record | None = None
     found = []
     for last in records:
-        found.append(_BY_TAG.get(last.tag, UNKNOWN))
+        found.append(character_of(last.tag))
     return known if last is None else Shape(known.run_id, known.text + "".join(found), last.digest)
 
 

@@ -1,4 +1,4 @@
-"""Blame: the event that last changed the value that a JSON Pointer names in a state.
+"""Blame: the event that last changed the value that a JSON Pointer names in a state, or all.
 
 It goes back from the end, page by page, and compares values only where they may have changed.
 The states before the pages are from a fold of the whole run, or from moments.
@@ -7,21 +7,16 @@ The states before the pages are from a fold of the whole run, or from moments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, NamedTuple
 
 from turnledger.ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId
-from turnledger.projections.digests import canonical
-from turnledger.projections.persistent.lazy_json import (
-    MISSING,
-    plain_json,
-    resolve,
-    unchanged,
-)
+from turnledger.projections.persistent.lazy_json import MISSING, resolve, unchanged
 from turnledger.projections.projection import PAGE, Projection, tags_read
 from turnledger.projections.run_state.changes import moments_of
+from turnledger.projections.run_state.json_diff import changes
 from turnledger.projections.run_state.moments import EVERY, FoldCancelledError, Moments
 from turnledger.projections.run_state.state import RunState, view_of
 from turnledger.projections.run_state.state_json import view_pointed_at
@@ -116,6 +111,50 @@ def _known_pages(
         until = after
 
 
+class ValueChange(NamedTuple):
+    """An event that changed a value, and the value before and after it, as lazy JSON.
+
+    MISSING if there was none.
+    """
+
+    record: Record
+    was: Any
+    value: Any
+
+
+@explain_arguments
+def value_changes(
+    ledger: Ledger,
+    run_id: RunId,
+    pointer: str,
+    *,
+    moments: Moments,
+    before: int | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Iterator[ValueChange | int]:
+    """The events that changed the value at a JSON Pointer, or below it, newest first.
+
+    Between them come numbers: no event at or above that version is left to be looked at.
+
+    Args:
+        ledger: The ledger that has the run.
+        run_id: The run.
+        pointer: A JSON Pointer into the state, which begins with the name of a view.
+        moments: Where states on its way are from.
+        before: Only events with a lower version; by default all.
+        cancelled: Asked before each page of events; if it is true, the search ends.
+    """
+    view, within = view_pointed_at(pointer, None)
+    head = ledger.head(run_id)
+    end = head if before is None else min(max(before - 1, 0), head)
+    last = moments_of(ledger, moments, None).at(run_id, end, cancelled=cancelled)
+    projection, _ = view_of(last, view.name)
+    search = _Search(ledger, run_id, projection, within)
+    for page in _known_pages(run_id, projection, last, moments, cancelled):
+        yield from search.changes(page)
+        yield page.after + 1
+
+
 class _Search:
     """The search back through a run."""
 
@@ -133,24 +172,40 @@ class _Search:
         Args:
             pages: The pages of the run, the last one first.
         """
-        value: bytes | None = None
         earliest: Record | None = None
         for page in pages:
             records = self._records(page)
-            states = [page.before]
-            for record in records:
-                states.append(self._projection.apply(states[-1], record))
-            if records and value is None:
-                value = self._value(states[-1])
-                if value is None:
-                    return None
-            for place in range(len(records) - 1, -1, -1):
-                earliest = records[place]
-                before, then = states[place], states[place + 1]
-                if not self._is_unchanged(before, then) and self._value(before) != value:
-                    return earliest
+            states = self._states(page, records)
+            if records and earliest is None and self._value(states[-1]) is MISSING:
+                return None
+            changed = next(self._changes(records, states), None)
+            if changed is not None:
+                return changed.record
+            earliest = records[0] if records else earliest
         # It was there before the first event, and is blamed on that.
         return earliest
+
+    def changes(self, page: _Page) -> Iterator[ValueChange]:
+        """The changes of a page, the last one first."""
+        records = self._records(page)
+        return self._changes(records, self._states(page, records))
+
+    def _changes(self, records: Sequence[Record], states: Sequence[Any]) -> Iterator[ValueChange]:
+        for place in range(len(records) - 1, -1, -1):
+            before, then = states[place], states[place + 1]
+            if self._is_unchanged(before, then):
+                continue
+            was, value = self._value(before), self._value(then)
+            if was is MISSING or value is MISSING:
+                is_same = was is value
+            else:
+                is_same = next(changes(was, value), None) is None
+            if not is_same:
+                yield ValueChange(records[place], was, value)
+
+    def _states(self, page: _Page, records: Sequence[Record]) -> list[Any]:
+        """The state before a page, and after each record of it."""
+        return list(accumulate(records, self._projection.apply, initial=page.before))
 
     def _records(self, page: _Page) -> list[Record]:
         tags = tags_read(self._projection)
@@ -161,7 +216,6 @@ class _Search:
         lazy_json = self._projection.lazy_json
         return unchanged(lazy_json(before), lazy_json(then), self._within)
 
-    def _value(self, state: Any) -> bytes | None:
-        """The value as canonical JSON; None if it is missing."""
-        found = resolve(self._projection.lazy_json(state), self._within)
-        return None if found is MISSING else canonical(plain_json(found))
+    def _value(self, state: Any) -> Any:
+        """The value as lazy JSON; MISSING if there is none."""
+        return resolve(self._projection.lazy_json(state), self._within)

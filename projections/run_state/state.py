@@ -124,12 +124,17 @@ class RunState:
         """The same, with long lists that are made item by item (`persistent.lazy_json`)."""
         return {p.name: p.lazy_json(state) for p, state in self._pairs()}
 
+    @property
+    def view_names(self) -> tuple[str, ...]:
+        """The names of its views, as they are the keys of its JSON."""
+        return tuple(projection.name for projection, _ in self._pairs())
+
     def lazy_view(self, name: str) -> Any:
         """The same of one view; InvalidInputError if there is no such view."""
         for projection, state in self._pairs():
             if projection.name == name:
                 return projection.lazy_json(state)
-        known = ", ".join(projection.name for projection, _ in self._pairs())
+        known = ", ".join(self.view_names)
         raise InvalidInputError(f"Unknown view {short_repr(name)}: expected one of {known}.")
 
 

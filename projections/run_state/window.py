@@ -44,14 +44,14 @@ def window(state: RunState, view: str, start: int = 0, limit: int = 100) -> Wind
     Args:
         state: The state.
         view: A view, or a list in one, as a JSON Pointer without its first slash.
-        start: The place of the first item.
+        start: The place of the first item; -50 for the last 50, at least -1,000.
         limit: How many items at most; 0 to 1,000.
 
     Raises:
         InvalidInputError: There is no such view or list, or a number is out of bounds.
     """
-    if not 0 <= start < 2**63:
-        raise InvalidInputError(f"Invalid start: got {start}, expected 0 or more.")
+    if not -MOST_ITEMS <= start < 2**63:
+        raise InvalidInputError(f"Invalid start: got {start}, expected {-MOST_ITEMS} or more.")
     if not 0 <= limit <= MOST_ITEMS:
         raise InvalidInputError(f"Invalid limit: got {limit}, expected 0 to {MOST_ITEMS}.")
     try:
@@ -65,6 +65,8 @@ def window(state: RunState, view: str, start: int = 0, limit: int = 100) -> Wind
         known = ", ".join(lists) or "none"
         raise InvalidInputError(f"No list {short_repr(view)} in the state: there are {known}.")
     found = lists.get(name, ())
+    if start < 0:
+        start = max(len(found) + start, 0)
     items = islice(found.after(start), limit) if isinstance(found, LazyList) else ()
     return Window(state.version, name, len(found), start, tuple(items), rest, tuple(lists))
 
