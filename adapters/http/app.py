@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -15,31 +15,36 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turnledger.adapters.http.observe import Observe
 from turnledger.adapters.http.protocol import problems
-from turnledger.adapters.http.protocol.access import Guard
+from turnledger.adapters.http.protocol.access import Guard, Identify
 from turnledger.adapters.http.protocol.api import Api
 from turnledger.adapters.http.protocol.document import document
 from turnledger.adapters.http.protocol.problems import ProblemError, problem_of
-from turnledger.adapters.http.routes.claims import Claims
-from turnledger.adapters.http.routes.decisions import Decisions
-from turnledger.adapters.http.routes.events import Events
-from turnledger.adapters.http.routes.forks import Forks
+from turnledger.adapters.http.routes.compare import Comparisons
+from turnledger.adapters.http.routes.index.runs import Runs
 from turnledger.adapters.http.routes.inspect import Inspect
 from turnledger.adapters.http.routes.ledger import WholeLedger
 from turnledger.adapters.http.routes.records import Records
-from turnledger.adapters.http.routes.runs import Runs
+from turnledger.adapters.http.routes.run.claims import Claims
+from turnledger.adapters.http.routes.run.decisions import Decisions
+from turnledger.adapters.http.routes.run.events import Events
+from turnledger.adapters.http.routes.run.forks import Forks
+from turnledger.adapters.http.routes.run.quick_append import QuickAppends
+from turnledger.adapters.http.routes.run.states import States
+from turnledger.adapters.http.routes.run.values import Values
 from turnledger.adapters.http.routes.server import Server
 from turnledger.adapters.http.routes.session import SessionRoutes
-from turnledger.adapters.http.routes.states import States
 from turnledger.adapters.http.routes.streams import Streams
 from turnledger.adapters.http.served import Served
 from turnledger.adapters.http.work import ClientGoneError
+from turnledger.adapters.web import Page
 from turnledger.ledger import Ledger, TurnledgerError
+from turnledger.ledger.redaction.safe_logging import logger_of
 
-log: Final = logging.getLogger("turnledger.http")
+log: Final = logger_of("turnledger.http")
 GONE: Final = 499
 # Names of this machine for itself.
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -47,7 +52,7 @@ _STATUS: Final = {404: problems.NOT_FOUND, 405: problems.METHOD_NOT_ALLOWED}
 
 
 class App(Guard):
-    """An ASGI application that serves a ledger.
+    """An ASGI application that serves a ledger, and the page that shows it.
 
     Args:
         ledger: The ledger; it stays open.
@@ -66,13 +71,16 @@ class App(Guard):
     ) -> None:
         self.served = Served(ledger)
         self.routes, self.api = _routes(self.served)
+        page = Page()
+        identified = Identify(
+            self.routes, token=self.served.caller, session=self.served.sessions.caller
+        )
         super().__init__(
-            self.routes,
+            _AnswerErrors(_PageFirst(page, QuickAppends(self.served, identified))),
             hosts={*LOOPBACK, *(host.lower().strip("[]") for host in hosts)},
             origins=origins,
             any_scheme=any_scheme,
-            token=self.served.caller,
-            session=self.served.sessions.caller,
+            is_document=page.is_document,
         )
         self._observed = Observe(super().__call__, self.served.metrics)
 
@@ -82,6 +90,46 @@ class App(Guard):
     def document(self) -> dict[str, Any]:
         """The API's document, OpenAPI 3.1."""
         return self.routes.openapi()
+
+
+class _AnswerErrors:
+    """ASGI: errors outside of the routes, such as a token that can't be looked up, as problems."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        except TurnledgerError as error:
+            if has_begun:
+                raise
+            answer = await _ledger_error(Request(scope), error)
+            await answer(scope, receive, send)
+        except Exception as error:
+            if not has_begun:  # else a route has answered it
+                answer = await _unexpected(Request(scope), error)
+                await answer(scope, receive, send)
+            raise  # uvicorn logs it
+
+
+class _PageFirst:
+    """ASGI: the page's files, and the API for all else."""
+
+    def __init__(self, page: Page, api: ASGIApp) -> None:
+        self._page = page
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._page.answer(scope) if scope["type"] == "http" else None
+        await (answer or self._api)(scope, receive, send)
 
 
 def _routes(served: Served) -> tuple[FastAPI, Api]:
@@ -110,7 +158,9 @@ def _routes(served: Served) -> tuple[FastAPI, Api]:
         WholeLedger(served),
         Records(served),
         States(served),
+        Values(served),
         Inspect(served),
+        Comparisons(served),
         Streams(served),
     )
     for group in groups:
@@ -167,5 +217,8 @@ async def _gone(request: Request, error: Any) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    # Starlette logs the traceback; it may hold what an event holds, so the answer has none of it.
-    return ProblemError(problems.INTERNAL, "The server failed; its log has the reason.").response()
+    # uvicorn logs the traceback. It may hold what an event holds, so the answer has its id alone.
+    error_id = secrets.token_hex(8)
+    error.add_note(f"Error {error_id}: {request.method} {request.url.path}")
+    detail = f"The server failed: error {error_id}. The server's log has the reason under this id."
+    return ProblemError(problems.INTERNAL, detail).response()

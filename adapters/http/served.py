@@ -1,4 +1,4 @@
-"""What the routes of one application share: the ledger, its threads, and what is kept warm."""
+"""State that the routes of an application share: ledger, threads, caches, sessions, metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from threading import Event as Flag
 from typing import Any, TypeVar
+from uuid import UUID
 
 from starlette.requests import Request
 
@@ -14,9 +15,10 @@ from turnledger.adapters.http.live.slots import StreamSlots
 from turnledger.adapters.http.observe import Metrics
 from turnledger.adapters.http.protocol.access import Caller
 from turnledger.adapters.http.protocol.sessions import Sessions
+from turnledger.adapters.http.run_details import RunDetails
 from turnledger.adapters.http.work import ClientGoneError, Work
 from turnledger.ledger import InvalidTokenError, Ledger, Record, Tokens
-from turnledger.projections import Moments, Shapes
+from turnledger.projections import FoldCancelledError, Moments, RunState, Shapes
 from turnledger.runtime.session.types import SliceTypes
 
 R = TypeVar("R")
@@ -24,7 +26,7 @@ OWN = SliceTypes().declarations
 
 
 class Served:
-    """A ledger that is served.
+    """A served ledger, and what its routes share.
 
     Args:
         ledger: The ledger.
@@ -38,22 +40,40 @@ class Served:
         self.metrics = Metrics()
         self.sessions = Sessions(time.monotonic)
         self.shapes = Shapes(ledger)
+        self.details = RunDetails(ledger, self.work)
         # With the reducers of the package's own slices, such as plans.
         self.declarations = OWN
         self.moments = Moments(ledger, declarations=OWN)
         self._tokens = Tokens(ledger)
 
     async def caller(self, token: str) -> Caller | None:
-        """Who has this token; None if it is not valid."""
+        """The caller with this token; None if the token is invalid."""
+        return await self.work.read(lambda: self.caller_of(token))
+
+    def caller_of(self, token: str) -> Caller | None:
+        """The same, in a thread of the ledger's calls."""
         try:
-            found = await self.work.read(lambda: self._tokens.check(token))
+            found = self._tokens.check(token)
         except InvalidTokenError:
             return None
         return Caller(found.id, found.role)
 
     async def fold(self, request: Request, call: Callable[[Ledger], R]) -> R:
-        """A call that may read a whole run; its ledger stops reading when the client has gone."""
+        """A call that may read a whole run; reading stops when the client disconnects."""
         return await self.work.fold(request, lambda gone: call(_Watched(self.ledger, gone)))
+
+    async def cancellable(self, request: Request, call: Callable[[Flag], R]) -> R:
+        """A call that folds with moments; its flag says that the client has gone."""
+        try:
+            return await self.work.fold(request, call)
+        except FoldCancelledError:
+            raise ClientGoneError from None
+
+    async def state(self, request: Request, run: UUID, at: int | None) -> RunState:
+        """A run's state at a version, or at its last one."""
+        return await self.cancellable(
+            request, lambda gone: self.moments.at(run, at, cancelled=gone.is_set)
+        )
 
 
 class _Watched(Ledger):

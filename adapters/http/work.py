@@ -6,7 +6,10 @@ events wait, and one whose client has gone is told to end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from threading import Event as Flag
 from typing import TypeVar
@@ -22,20 +25,40 @@ APPENDS, READS, FOLDS = 64, 16, 2
 
 
 class ClientGoneError(Exception):
-    """The client went away while its answer was made: there is nobody to answer."""
+    """The client disconnected before its answer was ready; no answer is sent."""
 
 
 class Work:
     """Runs calls of the ledger in threads."""
 
     def __init__(self) -> None:
-        self._appends = CapacityLimiter(APPENDS)
+        self._appends = ThreadPoolExecutor(APPENDS, "append")
         self._reads = CapacityLimiter(READS)
         self._folds = CapacityLimiter(FOLDS)
 
     async def append(self, call: Callable[[], R]) -> R:
         """A call that writes, or that takes a lock for a moment."""
-        return await to_thread.run_sync(call, limiter=self._appends)
+        # By hand: anyio, and asyncio with a shield, need more turns of the event loop.
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def wake(_: object) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(end)
+
+        under_way = self._appends.submit(call)
+        under_way.add_done_callback(wake)
+        try:
+            await ended
+        except asyncio.CancelledError:
+            # The ledger is not closed under a call that writes.
+            await asyncio.wait((asyncio.wrap_future(under_way),))
+            raise
+        return under_way.result()
 
     async def read(self, call: Callable[[], R]) -> R:
         """A call that reads a bounded number of rows."""

@@ -1,4 +1,4 @@
-"""The connection to a server: a pool of sockets, and requests that are tried again.
+"""The connection to a server: requests that are tried again.
 
 Every request may be sent twice: events have their ids before the first try, claims their key. So
 what gets no answer, or 503, is tried again until the time is up. Only a server that was never
@@ -14,9 +14,13 @@ from threading import Event as Flag
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-import httpx
-
 from turnledger.adapters.http.client.errors import error_of
+from turnledger.adapters.http.client.sockets import (
+    Answer,
+    NoAnswerError,
+    NotReachedError,
+    open_transport,
+)
 from turnledger.ledger import (
     InvalidTokenError,
     InvalidUrlError,
@@ -28,8 +32,6 @@ from turnledger.ledger.errors import error_text
 # Seconds between tries, at first and at most.
 SHORTEST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 2.0
-# Sockets to the server: as many as an AsyncLedger has threads.
-SOCKETS: Final = 64
 # Answers of a server, or of a proxy before it, that is not there for the moment.
 _AGAIN: Final = frozenset({429, 502, 503, 504})
 _CLOSED: Final = "This ledger was closed. Open it again."
@@ -53,19 +55,17 @@ class Connection:
         # Requests under way; `close` waits for their answers.
         self._idle = Condition()
         self._under_way = 0
-        headers = {"authorization": f"Bearer {_token(token)}"} if token else {}
-        self._http = httpx.Client(
-            headers=headers,
-            timeout=timeout,
-            limits=httpx.Limits(max_connections=SOCKETS, max_keepalive_connections=SOCKETS),
-        )
+        self._headers = {"user-agent": "turnledger"}
+        if token:
+            self._headers["authorization"] = f"Bearer {_token(token)}"
+        self._transport = open_transport(self.url)
 
     def close(self) -> None:
         """Close all sockets, once the requests under way have their answers."""
         self._closed.set()
         with self._idle:
             self._idle.wait_for(lambda: not self._under_way, self._timeout)
-        self._http.close()
+        self._transport.close()
 
     def request(
         self,
@@ -74,57 +74,59 @@ class Connection:
         *,
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        **more: Any,
-    ) -> httpx.Response:
-        """The answer to a request, with a status below 400.
+        content: bytes | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """The answer to a request, with a status below 300: redirects are not followed.
 
         Args:
             method: The method.
             path: The path, with a slash.
             params: Parameters of the address; those that are None are left out.
             headers: Headers beside those of every request.
-            more: The body and its kind, as for `httpx.request`.
+            content: The body.
+            timeout: Seconds to wait for the answer, if not as long as for others.
 
         Raises:
             StoreUnavailableError: There was no answer in time. What became of it is unknown.
             TurnledgerError: The error that the server answers.
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
-        # A whole URL: httpx would parse one three times that it puts together.
-        url = f"{self.url}{path}?{urlencode(given, doseq=True)}" if given else self.url + path
+        target = f"{path}?{urlencode(given, doseq=True)}" if given else path
+        sent = {**self._headers, **(headers or {})}
         until, pause = time.monotonic() + self._wait, SHORTEST_PAUSE
         while True:
             retry_after = 0.0
             try:
-                answer = self._send(method, url, headers=headers, **more)
-            except httpx.TransportError as failed:
+                answer = self._send(method, target, sent, content, timeout or self._timeout)
+            except NoAnswerError as failed:
                 said = (
                     f"No answer from {self.url}: {error_text(failed)}. Check that the server runs"
                 )
                 again = "." if method == "GET" else "; append exactly the same again."
                 error: Exception = StoreUnavailableError(said + again)
-                if isinstance(failed, httpx.ConnectError) and not self._has_answered:
+                if isinstance(failed, NotReachedError) and not self._has_answered:
                     raise error from failed  # the address is wrong, or the server is not up yet
             else:
                 self._has_answered = True
-                if answer.status_code < 400:
+                if answer.status < 300:
                     return answer
-                error = error_of(answer.status_code, answer.content)
-                if answer.status_code not in _AGAIN:
+                error = error_of(answer.status, answer.content)
+                if answer.status not in _AGAIN:
                     raise error
-                retry_after = _seconds(answer.headers.get("retry-after", ""))
+                retry_after = _seconds(answer.retry_after)
             pause = max(pause, retry_after)
             if time.monotonic() + pause > until or self._closed.wait(pause):
                 raise error
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _send(self, method: str, url: str, **more: Any) -> httpx.Response:
+    def _send(self, *request: Any) -> Answer:
         with self._idle:
             if self._closed.is_set():
                 raise LedgerClosedError(_CLOSED)
             self._under_way += 1
         try:
-            return self._http.request(method, url, **more)
+            return self._transport.send(*request)
         finally:
             with self._idle:
                 self._under_way -= 1

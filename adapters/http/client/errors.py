@@ -32,7 +32,7 @@ _ABOUT_TOKENS: Final = (
 
 
 class ServerRefusedError(TurnledgerError):
-    """The server refuses a request for a reason that is not the ledger's.
+    """The server refused a request before the ledger saw it: role, host, origin or limits.
 
     `status` is that of HTTP, `kind` the problem's type: "urn:turnledger:problem:forbidden".
     """
@@ -43,7 +43,7 @@ class ServerRefusedError(TurnledgerError):
 
 
 class NotServedError(TurnledgerError):
-    """What was asked for needs the ledger's store, and this ledger is reached through a server."""
+    """The operation needs the ledger's own store; this ledger is a client of a server."""
 
     def __init__(self, what: str, url: str) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class NotServedError(TurnledgerError):
 
 
 def error_of(status: int, body: bytes) -> TurnledgerError:
-    """The error that an answer with this status and body is."""
+    """The error for an answer with this status and body."""
     try:
         problem: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, ValueError):

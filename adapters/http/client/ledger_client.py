@@ -21,6 +21,7 @@ from turnledger.adapters.http.protocol.wire import (
     ClaimAnswer,
     EventPlace,
     Imported,
+    decode_answer,
     micros_of,
 )
 from turnledger.ledger import (
@@ -109,7 +110,10 @@ class LedgerClient(Ledger):
             content=_body(request),
         )
         self._remote.grown.wake_all()
-        done = msgspec.json.decode(answer, type=AppendedEvents)
+        done = decode_answer(answer, AppendedEvents)
+        is_plain = not (done.duplicate or request.skip) and len(done.events) == len(request.entries)
+        if is_plain and all(one.data is msgspec.UNSET for one in done.events):
+            return _AppendedAsSent(request, done, self._codec)
         return _appended(request, done, self._codec)
 
     def import_runs(self, source: BinaryIO) -> Imported:
@@ -124,7 +128,7 @@ class LedgerClient(Ledger):
             headers={"content-type": "application/x-ndjson"},
             timeout=LONG,
         )
-        return msgspec.json.decode(answer, type=Imported)
+        return decode_answer(answer, Imported)
 
     # --- claims ---
 
@@ -146,7 +150,7 @@ class LedgerClient(Ledger):
             body["started"] = msgspec.Raw(_envelope(entry))
             body["blobs"] = [{"content": content} for content in first.blobs.values()]
         answer = self._send_claim("claim", run, body, used)
-        granted = msgspec.json.decode(answer, type=ClaimAnswer)
+        granted = decode_answer(answer, ClaimAnswer)
         if key is not None:
             self._keys[holder] = key
         lease = Lease(run, granted.worker, granted.epoch, holder, 0)
@@ -175,7 +179,7 @@ class LedgerClient(Ledger):
         return claim
 
     def worker_of(self, run_id: RunId) -> str | None:
-        """The worker that holds a run's claim now; None if there is none alive."""
+        """The worker that holds a run's claim now; None if no live worker does."""
         found = self._remote.holder_of(canonical_id(run_id))
         return found.worker if found.is_live else None
 
@@ -185,7 +189,7 @@ class LedgerClient(Ledger):
         self._send_claim("heartbeat", claim.run_id, body, self._key_of(claim))
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back; no error if it is lost already."""
+        """Release a claim; does nothing if it is lost already."""
         body = {"worker": claim.worker, "epoch": claim.epoch}
         self._send_claim("release", claim.run_id, body, self._key_of(claim))
 
@@ -205,7 +209,7 @@ class LedgerClient(Ledger):
     def verify(self, run_id: RunId) -> Report:
         """Have the server recompute the digests of a run, and of its ancestors up to it."""
         path = f"/v1/runs/{canonical_id(run_id)}/verify"
-        return msgspec.json.decode(self._remote.send("GET", path, timeout=LONG), type=Report)
+        return decode_answer(self._remote.send("GET", path, timeout=LONG), Report)
 
 
 class AsyncLedgerClient(AsyncLedger):
@@ -257,6 +261,26 @@ def _envelope(entry: Entry) -> bytes:
 
 def _blob(content: bytes) -> bytes:
     return b'{"type":"blob","data":{"content":"%b"}}' % b64encode(content)
+
+
+class _AppendedAsSent(Appended):
+    """New events, recorded as they were sent: the rows are made when they are looked at."""
+
+    __slots__ = ("_done", "_rows", "_run")
+
+    def __init__(self, request: AppendRequest, done: AppendedEvents, codec: Codec) -> None:
+        self._run, self._entries, self._codec = request.run_id, request.entries, codec
+        self._done = done
+        self._rows: Outcome | None = None
+
+    @property
+    def _outcome(self) -> Outcome:  # type: ignore[override]
+        if self._rows is None:
+            places = self._done.events
+            pairs = zip(places, self._entries, strict=True)
+            rows = [_columns(self._run, place, entry) for place, entry in pairs]
+            self._rows = Outcome(rows, [one.position for one in places], False)
+        return self._rows
 
 
 def _appended(request: AppendRequest, done: AppendedEvents, codec: Codec) -> Appended:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
-import msgspec
-
 from turnledger.adapters.http.client.connection import Connection
 from turnledger.adapters.http.client.errors import NotServedError
 from turnledger.adapters.http.protocol.wire import (
@@ -20,6 +18,7 @@ from turnledger.adapters.http.protocol.wire import (
     RecordLine,
     RunLine,
     columns_of,
+    decode_answer,
     decode_lines,
     row_of,
 )
@@ -118,7 +117,7 @@ class RemoteStore(Store):
             found = self.send("GET", f"/v1/runs/{run_id}", headers=LINES)
         except RunNotFoundError:
             return None
-        return row_of(decode_lines(found, RunLine)[0])
+        return row_of(decode_answer(found, RunLine))
 
     def list_runs(self, query: RunQuery) -> list[RunRow]:
         if query.prompts is not None:
@@ -136,6 +135,7 @@ class RemoteStore(Store):
             "until": query.until if query.until is None else moment_text(query.until),
             "before": query.before[1] if query.before is not None else None,
             "id": query.ends[0] if query.ends is not None else None,
+            "parent": query.parent,
             "kind": kind,
         }
         rows: list[RunRow] = []
@@ -165,11 +165,11 @@ class RemoteStore(Store):
         return Lease(run_id, found.worker, found.epoch, "", to_micros(found.expires_at))
 
     def holder_of(self, run_id: str) -> Holder:
-        """Which worker has a run."""
-        return msgspec.json.decode(self.send("GET", f"/v1/runs/{run_id}/claim"), type=Holder)
+        """The worker that has a run."""
+        return decode_answer(self.send("GET", f"/v1/runs/{run_id}/claim"), Holder)
 
     def written_catalogue(self) -> int | None:
-        found = msgspec.json.decode(self.send("GET", "/v1/catalogue"), type=Catalogue)
+        found = decode_answer(self.send("GET", "/v1/catalogue"), Catalogue)
         return found.catalogue
 
     def diagnostics(self) -> dict[str, str]:

@@ -9,7 +9,6 @@ reads the store, and everything above comes through its queue.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,24 +19,25 @@ from typing import Final
 from turnledger.adapters.http.live.messages import Message
 from turnledger.ledger import Ledger, LedgerClosedError
 from turnledger.ledger.errors import error_message
+from turnledger.ledger.redaction.safe_logging import logger_of
 
-log: Final = logging.getLogger("turnledger.http.live")
-# What one client may have left to read, in messages and in bytes of their data.
+log: Final = logger_of("turnledger.http.live")
+# The most that a queue holds, in messages and in bytes of their data.
 QUEUE, QUEUE_BYTES = 2048, 1024 * 1024
-# What the thread hands over at once. Clients are written to between two of these, so that one
-# large append does not fill the queue of a client that keeps up.
+# The most that the thread hands over at once. Clients are written to between two of these, so
+# that one large append does not fill the queue of a client that keeps up.
 HANDFUL, HANDFUL_BYTES = 256, 256 * 1024
 # Seconds until a follower that lost the store tries again.
 PAUSE = 1.0
 
 
 class ClientQueue:
-    """The messages that one client has still to get.
+    """Bounded queue of the messages for one client.
 
     Args:
         run: Only messages of this run; None is the whole ledger.
         start: The position that was broadcast last when the client joined.
-        on_end: Called when it is closed by the broadcast: the client was too slow, or it is over.
+        on_end: Called when the broadcast closes it: the client was too slow, or the server stops.
     """
 
     def __init__(self, run: str | None, start: int, on_end: Callable[[], None]) -> None:
@@ -63,7 +63,7 @@ class ClientQueue:
         self._filled.set()
 
     def take(self) -> list[Message]:
-        """All messages that are there, which then are not in it any more."""
+        """Remove all messages from the queue, and return them."""
         taken = list(self._messages)
         self._messages.clear()
         self._bytes = 0
@@ -75,7 +75,7 @@ class ClientQueue:
         await self._filled.wait()
 
     def close(self) -> None:
-        """Forget the messages and end the client's stream: it resumes after the last it got."""
+        """Drop the messages and end the stream; the client resumes after the last one it got."""
         if not self.is_closed:
             self.is_closed = True
             self.take()

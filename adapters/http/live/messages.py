@@ -32,7 +32,7 @@ class StreamedRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Message:
-    """A record on its way to clients. Its text is made when the first client needs it.
+    """A record as a message of event streams. Its text is made when the first client needs it.
 
     Args:
         record: The record.
@@ -46,7 +46,7 @@ class Message:
         self.position = record.position
         self.run = record.run_key
         self.size = _size(record)
-        if self.size > CUT:  # what is cut need not be held for those who wait
+        if self.size > CUT:  # queues need not hold data that is cut
             self.size = len(self.text())
 
     def text(self) -> bytes:
@@ -68,7 +68,7 @@ def _text(record: Record) -> bytes:
     try:
         line = msgspec.json.encode(_streamed(record)).decode()
     except IntegrityFailureError as error:
-        # Passed on, not skipped: a stream that left it out would say that nothing is there.
+        # Sent, not skipped: clients would take a missing position for one without a record.
         line = msgspec.json.encode(
             {"position": record.position, "detail": error_message(error)}
         ).decode()

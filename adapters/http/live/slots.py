@@ -36,7 +36,7 @@ class StreamSlots:
         """Hold a place while a stream is open.
 
         Raises:
-            ProblemError: There is none left.
+            ProblemError: The token or the server is at its limit of open streams.
         """
         if self._open[token_id] >= self._each_token:
             raise _too_many(f"This token has {self._each_token} event streams open.")

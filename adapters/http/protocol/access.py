@@ -1,8 +1,8 @@
 """Access: who may call, from where, and with which role.
 
-On for every request, loopback included. A page of another site can't forge the Host header of a
-rebound name, and its browser says where it comes from; what has no browser behind it shows a
-token. A check is never skipped because a header is absent: the next one must hold then.
+Checked for every request, on loopback too. The Host header must name this server, which stops DNS
+rebinding; Origin and Sec-Fetch-Site, if present, must name this site. An absent header skips no
+check: with a cookie, a request that changes something must have one of those two.
 """
 
 from __future__ import annotations
@@ -76,15 +76,14 @@ def require(role: Role) -> Any:
 
 
 class Guard:
-    """ASGI middleware: refuses foreign hosts and origins, and finds out who calls.
+    """ASGI middleware: refuses other hosts and origins.
 
     Args:
         app: The application behind it.
         hosts: Names that the server is called by, without ports, in lower case.
         origins: Other sites whose pages may call with a token, as `https://host`.
         any_scheme: Whether its own pages may have either scheme: behind a proxy that has TLS.
-        token: Finds the caller of a bearer token.
-        session: Finds the caller of a session's cookie.
+        is_document: Whether a path is an address of the page, which says nothing of the ledger.
     """
 
     def __init__(
@@ -94,18 +93,16 @@ class Guard:
         hosts: Iterable[str],
         origins: Iterable[str] = (),
         any_scheme: bool = False,
-        token: Who,
-        session: Who,
+        is_document: Callable[[str], bool] = lambda path: False,
     ) -> None:
         self._app = app
         self._hosts = frozenset(hosts)
         self._origins = frozenset(origins)
         self._any_scheme = any_scheme
-        self._token = token
-        self._session = session
+        self._is_document = is_document
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":  # there are none
+        if scope["type"] == "websocket":  # not supported
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -120,9 +117,6 @@ class Guard:
             if origin in self._origins and _is_preflight(scope, headers):
                 await _preflight()(scope, receive, sent)
                 return
-            scope[CALLER] = await self._caller(scope, headers)
-            # For answers that never end: whether the token is still valid.
-            scope["turnledger.check"] = partial(self._caller, scope, headers)
         except ProblemError as problem:
             await problem.response()(scope, receive, sent)
             return
@@ -143,9 +137,40 @@ class Guard:
         own = {f"{scheme}://{headers['host'].lower()}" for scheme in schemes}
         if origins and origins[0] not in own:
             raise ProblemError(problems.ORIGIN_REFUSED, "The Origin header names another site.")
+        if self._is_document(scope["path"]) and _is_link(scope, headers):
+            return
         # "none" is an address that a person typed, or a program.
         if any(site not in ("none", "same-origin") for site in headers.getlist("sec-fetch-site")):
             raise ProblemError(problems.ORIGIN_REFUSED, "Sec-Fetch-Site names another site.")
+
+
+class Identify:
+    """ASGI middleware: finds out who calls, and refuses tokens and cookies that are not valid.
+
+    Args:
+        app: The application behind it.
+        token: Finds the caller of a bearer token.
+        session: Finds the caller of a session's cookie.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: Who, session: Who) -> None:
+        self._app = app
+        self._token = token
+        self._session = session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        try:
+            scope[CALLER] = await self._caller(scope, headers)
+        except ProblemError as problem:
+            await problem.response()(scope, receive, send)
+            return
+        # For answers that never end: whether the token is still valid.
+        scope["turnledger.check"] = partial(self._caller, scope, headers)
+        await self._app(scope, receive, send)
 
     async def _caller(self, scope: Scope, headers: Headers) -> Caller:
         if "authorization" in headers:
@@ -187,6 +212,14 @@ def _cookies(headers: Headers) -> list[str]:
     """The session cookies of a request: more than one if another site has put one there."""
     pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
     return [value for name, _, value in pairs if name == COOKIE]
+
+
+def _is_link(scope: Scope, headers: Headers) -> bool:
+    """Whether a person came by a link, of any site, to a page of its own in the browser."""
+    if scope["method"] not in ("GET", "HEAD") or "origin" in headers:
+        return False
+    whole = headers.get("sec-fetch-dest") == "document"
+    return whole and headers.get("sec-fetch-mode") == "navigate"
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:

@@ -1,4 +1,4 @@
-"""Answers: JSON by msgspec, stored JSON as it is, ETags, and how long an answer may be kept."""
+"""Answers: JSON by msgspec, stored JSON as it is, ETags, and Cache-Control headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnledger.adapters.http.protocol.wire import RecordLine, whole
 
 __all__ = ["RecordLine", "whole"]
 
-# What can never change; what may change and has an ETag; what is never kept.
+# Cache-Control of what never changes, of what changes and has an ETag, of what is not cached.
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 FRESH = {"cache-control": "private, no-cache"}
 NEVER = {"cache-control": "no-store"}
@@ -58,7 +58,7 @@ def accepts_lines(request: Request) -> bool:
 def next_page(request: Request, **place: object) -> str:
     """The address of the next page: this one with another place, as a path and a query.
 
-    Without scheme and host: those of a request are the client's word, or a proxy's.
+    Without scheme and host: those of a request come from the client, or from a proxy.
     """
     url = request.url.include_query_params(**place)
     return f"{url.path}?{url.query}"
@@ -70,7 +70,7 @@ def etag(version: int) -> str:
 
 
 def not_modified(tag: str, if_none_match: str | None) -> Response | None:
-    """The answer 304, if the client has what has this ETag."""
+    """The answer 304, if the client's copy has this ETag; else None."""
     known = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
     if tag not in known and "*" not in known:
         return None

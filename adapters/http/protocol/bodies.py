@@ -150,7 +150,8 @@ def check_values(body: bytes) -> None:
     Raises:
         ProblemError: It has too many values.
     """
-    if has_more_values(body, MOST_VALUES):
+    # One of at most so many bytes can't have more.
+    if len(body) > MOST_VALUES and has_more_values(body, MOST_VALUES):
         raise ProblemError(
             problems.TOO_LARGE, f"The body has more than {MOST_VALUES:,} values.", limit=MOST_VALUES
         )

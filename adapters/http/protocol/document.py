@@ -152,7 +152,9 @@ def _components(operations: Iterable[Operation]) -> dict[str, Any]:
         if "description" in one:  # as far to the left on every Python
             one["description"] = inspect.cleandoc(one["description"])
     made = {name: _portable(one) for name, one in components.items()}
-    return dict(sorted({**made, "Item": _ITEM, "Problem": PROBLEM}.items()))
+    ours = {"Item": _ITEM, "Problem": PROBLEM}
+    assert not made.keys() & ours.keys(), "two types of one name in the document"
+    return dict(sorted({**made, **ours}.items()))
 
 
 def _portable(schema: Any) -> Any:
@@ -234,7 +236,7 @@ def refusals(operation: Operation, has_parameters: bool) -> list[Kind]:
 
 
 def _never_null(parameter: dict[str, Any]) -> None:
-    """An optional parameter is absent, never null: there is no null in an address or a header."""
+    """Take null out of an optional parameter's schema: queries and headers have no null."""
     schema = parameter["schema"]
     kinds = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     if len(kinds) == 1:

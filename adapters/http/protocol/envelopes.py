@@ -5,10 +5,13 @@
 
 The JSON Schema of these Structs is the API's document, so what the decoder refuses is what the
 document's schema refuses. Rules that only code can check are the ledger's.
+
+`read_entries` is a quicker way to the same events, for bodies without anything to refuse.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple, Union
 from uuid import UUID
@@ -18,11 +21,13 @@ import msgspec
 from turnledger.adapters.http.protocol import problems
 from turnledger.adapters.http.protocol.bodies import NDJSON, check_values, decoded, invalid
 from turnledger.adapters.http.protocol.problems import ProblemError
-from turnledger.ledger import Draft, Event, RunClaimed
+from turnledger.ledger import Codec, Draft, RunClaimed
 from turnledger.ledger.events.types import EVENT_TYPES
+from turnledger.ledger.runs.append import Entry
+from turnledger.ledger.runs.append_request import Appendable
 
 MOST_EVENTS = 1000
-# A claim grants the epoch: nobody appends one.
+# A claim writes RunClaimed and grants its epoch; clients can't append that event.
 TAGS = tuple(tag for tag, kind in EVENT_TYPES.items() if kind is not RunClaimed)
 
 # What the decoder takes for base64, for the document.
@@ -63,9 +68,9 @@ _item: msgspec.json.Decoder[Any] = msgspec.json.Decoder(ITEM)
 
 
 class Batch(NamedTuple):
-    """The events of a request, those with an id as drafts, and the blobs that they name."""
+    """The events of a request, those with an id as drafts or entries, and the blobs they name."""
 
-    events: list[Event | Draft]
+    events: list[Appendable]
     blobs: list[bytes]
 
 
@@ -99,3 +104,48 @@ def _lines(body: bytes) -> list[Any]:
         raise invalid("", f"got {count} lines, expected 1 to {MOST_EVENTS}")
     lines = body.removesuffix(b"\n").split(b"\n")
     return [decoded(_item, line, f"/{place}", of=len(body)) for place, line in enumerate(lines)]
+
+
+# --- bodies with nothing to refuse -------------------------------------------------------------
+
+_STORED_ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
+
+
+class _Item(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """An event of a body with its data as it came."""
+
+    type: str
+    data: msgspec.Raw
+    event_id: str
+
+
+_items = msgspec.json.Decoder(
+    Annotated[list[_Item], msgspec.Meta(min_length=1, max_length=MOST_EVENTS)]
+)
+_kinds = {tag: msgspec.json.Decoder(EVENT_TYPES[tag]).decode for tag in TAGS}
+
+
+def read_entries(body: bytes, codec: Codec) -> Batch | None:
+    """The events of a JSON array in the form in which they are stored; None for any other body.
+
+    That is how the Python client sends them. They are decoded and encoded once, and need not be
+    encoded again. None is no verdict: `read_batch` reads the body, or knows what is wrong with it.
+    """
+    check_values(body)
+    try:
+        items = _items.decode(body)
+        if msgspec.json.encode(items) != body:  # spaces, or a name twice: the last of them counts
+            return None
+        texts = [bytes(one.data) for one in items]
+        events = [_kinds[one.type](text) for one, text in zip(items, texts, strict=True)]
+    except (LookupError, ValueError, RecursionError):
+        return None
+    if not all(map(_STORED_ID, [one.event_id for one in items])):
+        return None
+    if not codec.are_stored_so(events, texts):
+        return None
+    entries = (
+        Entry(one.event_id, one.type, text, event)
+        for one, text, event in zip(items, texts, events, strict=True)
+    )
+    return Batch(list(entries), [])

@@ -10,6 +10,7 @@ from fastapi import Header, Path, Query
 from pydantic import AfterValidator, BeforeValidator
 
 from turnledger.ledger.arguments import INT64
+from turnledger.projections.run_state.state import built_in
 
 LARGEST = 2**53
 # PostgreSQL stores no NUL.
@@ -41,11 +42,34 @@ AtOrLast: TypeAlias = Annotated[
     int | None,
     Query(ge=0, le=LARGEST, description="The version; without it, the last. 0 is the start."),
 ]
-After: TypeAlias = Annotated[int, Query(ge=0, le=LARGEST, description="Only what is above this.")]
+After: TypeAlias = Annotated[
+    int, Query(ge=0, le=LARGEST, description="Only versions, or positions, above this one.")
+]
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 LimitOrAll: TypeAlias = Annotated[
     int | None,
     Query(ge=1, le=LARGEST, description="How many at most; 1,000 but for NDJSON. Default: 100."),
+]
+# A JSON Pointer that begins with a view.
+_VIEWS = "|".join(view.name for view in built_in())
+StatePointer: TypeAlias = Annotated[
+    str,
+    Query(
+        max_length=2000,
+        pattern=f"^/({_VIEWS})(/([^~/]|~[01])*)*$",
+        description="A JSON Pointer into the state: `/usage/total/calls`.",
+    ),
+]
+CutLarge: TypeAlias = Annotated[
+    bool,
+    Query(
+        alias="cut",
+        description=(
+            "Shorten what is large: texts above 2,000 characters, lists and objects above 100 "
+            "entries, what is deeper than 20 levels, and all together to 100 kB. The answer's "
+            "`cut` lists what was shortened; `…/value` gives the rest."
+        ),
+    ),
 ]
 Full: TypeAlias = Annotated[bool, Query(description="With the events' data, up to 64 kB of each.")]
 # An optional header is absent, not null, in the document too: see document.py.
@@ -57,7 +81,7 @@ IfMatch: TypeAlias = Annotated[
         pattern='^"?[0-9]{1,19}"?$',
     ),
 ]
-# A matter of caches, which send it by themselves: what it does is in HTTP, not in the document.
+# Caches send it by themselves; its meaning is defined by HTTP, so the document leaves it out.
 IfNoneMatch: TypeAlias = Annotated[
     str | None, Header(alias="If-None-Match", max_length=1000, include_in_schema=False)
 ]
@@ -66,7 +90,8 @@ IfNew: TypeAlias = Annotated[
     Header(alias="If-None-Match", description="`*`: the run must not exist yet."),
 ]
 FromPage: TypeAlias = Annotated[
-    Literal["1"], Header(alias="X-Turnledger", description="No form of another site can send it.")
+    Literal["1"],
+    Header(alias="X-Turnledger", description="`1`. A form on another site can't send it."),
 ]
 EpochHeader: TypeAlias = Annotated[
     int | None,

@@ -1,8 +1,8 @@
 """Problems: every error of the HTTP API as an RFC 9457 document with a stable type.
 
-The table `ERRORS` says which problem an error of the ledger is and which of its attributes go
-along; a client makes the same error of it again. `KINDS` has them all, for the document and for
-the page docs/reference/problems.md.
+The table `ERRORS` maps the ledger's errors to problems, with the attributes that become members;
+the Python client rebuilds the same error from them. `KINDS` lists all problem types, for the
+OpenAPI document and for the page docs/reference/problems.md.
 """
 
 from __future__ import annotations
@@ -80,32 +80,32 @@ INVALID = _kind(
 TOO_LARGE = _kind(
     "too-large", 413, "The request is too large", "Send fewer or smaller events in one request."
 )
-TOO_SLOW = _kind("too-slow", 408, "The request came too slowly", "Send it again, at once.")
+TOO_SLOW = _kind("too-slow", 408, "The request came too slowly", "Send it again without pauses.")
 HEAD_TOO_LARGE = _kind(
     "head-too-large", 431, "The head of the request is too large", "Send fewer or shorter headers."
 )
 SERVER_FULL = _kind(
     "server-full",
     503,
-    "The server has as much under way as it may",
-    "Wait for as long as Retry-After says, and send the same again.",
+    "The server is at its limit of connections or request bodies",
+    "Wait for the seconds in Retry-After, then send the same request again.",
 )
 WRONG_TYPE = _kind(
     "unsupported-media-type",
     415,
-    "The body has a type that this operation does not read",
-    "See the document for the types that it reads.",
+    "The body's media type is not supported",
+    "The OpenAPI document has the media types of each operation.",
 )
 NOT_ACCEPTABLE = _kind(
-    "not-acceptable", 406, "No answer has an accepted type", "Accept application/json."
+    "not-acceptable", 406, "No media type in Accept is available", "Accept application/json."
 )
 TOO_MANY = _kind(
-    "too-many-requests", 429, "Too many at once", "Wait for as long as Retry-After says."
+    "too-many-requests", 429, "Too many at once", "Wait for the seconds in Retry-After."
 )
 CONDITION_REQUIRED = _kind(
     "condition-required",
     428,
-    "The append does not say what it expects",
+    "The request has no expected version",
     'Send If-Match: "N" with the version that you know, If-None-Match: * for a new run, or '
     "?expect=any.",
 )
@@ -113,7 +113,10 @@ CONDITION_REQUIRED = _kind(
 # --- access ---
 
 HOST_REFUSED = _kind(
-    "host-refused", 421, "The server does not serve this host", "Start it with --allow-host HOST."
+    "host-refused",
+    421,
+    "The Host header is not allowed",
+    "Start the server with --allow-host HOST.",
 )
 ORIGIN_REFUSED = _kind(
     "origin-refused",
@@ -131,15 +134,15 @@ FORBIDDEN = _kind(
     "forbidden", 403, "The token's role does not allow this", "Use a token with a higher role."
 )
 
-# --- what the ledger says ---
+# --- errors of the ledger ---
 
-NOT_FOUND = _kind("not-found", 404, "Nothing is there", "Check the address.")
+NOT_FOUND = _kind("not-found", 404, "Not found", "Check the URL.")
 METHOD_NOT_ALLOWED = _kind(
-    "method-not-allowed", 405, "The address has no such method", "See Allow, and the document."
+    "method-not-allowed", 405, "The URL does not support this method", "See the Allow header."
 )
 RUN_NOT_FOUND = _kind("run-not-found", 404, "No such run", "GET /v1/runs lists runs.")
 EVENT_NOT_FOUND = _kind(
-    "event-not-found", 404, "The run has no such version", "`head` is its last one."
+    "event-not-found", 404, "No such event", "`head` is the run's last version."
 )
 BLOB_NOT_FOUND = _kind(
     "blob-not-found", 404, "No such blob", "Send it as an item of type blob in the same append."
@@ -163,7 +166,10 @@ ID_CONFLICT = _kind(
     "Send exactly the events of the first try again, or give new events new ids.",
 )
 STREAM_KIND = _kind(
-    "stream-kind", 409, "A prompt stream was used as a run, or a run as one", "See the detail."
+    "stream-kind",
+    409,
+    "A prompt stream was used as a run, or a run as a prompt stream",
+    "See the detail.",
 )
 FORK_POINT = _kind(
     "fork-point", 409, "The run can't be forked there", "`nearest` has versions where it can."
@@ -187,15 +193,20 @@ CALL_CHANGED = _kind(
 DAMAGED = _kind(
     "damaged", 500, "The ledger is damaged", "Run `turnledger verify` beside the server."
 )
-BUSY = _kind("store-busy", 503, "Other writers held the store for too long", "Send the same again.")
+BUSY = _kind(
+    "store-busy", 503, "Other writers held the store for too long", "Send the same request again."
+)
 UNAVAILABLE = _kind(
     "store-unavailable",
     503,
-    "The store failed",
+    "The store is unavailable",
     "Send exactly the same again: what was recorded is recognized by its event ids.",
 )
 INTERNAL = _kind(
-    "internal-error", 500, "The server failed", "Its log has the reason, under the same id."
+    "internal-error",
+    500,
+    "Internal server error",
+    "The detail has an id: look for it in the server's log.",
 )
 
 
@@ -233,7 +244,7 @@ ERRORS: dict[type[TurnledgerError], _Rule] = {
 
 
 class ProblemError(Exception):
-    """A problem to answer a request with.
+    """Error that is answered as a problem.
 
     Args:
         kind: Its type.
@@ -278,7 +289,7 @@ class ProblemError(Exception):
 
 
 def problem_of(error: TurnledgerError) -> ProblemError:
-    """The problem that an error of the ledger is."""
+    """The problem for an error of the ledger."""
     for kind, rule in ERRORS.items():
         if isinstance(error, kind):
             members = {name: getattr(error, name) for name in rule.members}

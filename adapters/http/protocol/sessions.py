@@ -1,8 +1,8 @@
-"""Browser sessions: a one-time code that the server prints becomes a cookie.
+"""Browser sessions: a one-time code that the server prints is exchanged for a cookie.
 
-The code stands in the fragment of a link, which no server and no log gets to see, and is good for
-a minute and for one exchange. Sessions are in memory: they end with the process. Only hashes are
-kept, so that a dump of the memory gives none away.
+The code is in the fragment of a link, which browsers do not send to servers, and is valid for one
+minute and one exchange. Sessions are in memory: they end with the process. Only hashes of codes and
+secrets are kept, so that a memory dump has none of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Sessions:
         return code
 
     def exchange(self, code: str) -> tuple[str, Role] | None:
-        """The secret and the role of a new session; None if the code is not valid (any more)."""
+        """The secret and the role of a new session; None if the code is invalid or expired."""
         self._forget()
         known = self._codes.pop(_hash(code), None)
         if known is None:
@@ -50,7 +50,7 @@ class Sessions:
         return secret, role
 
     async def caller(self, secret: str) -> Caller | None:
-        """Who has the session with this secret; None if it has ended."""
+        """The caller of the session with this secret; None if the session has ended."""
         until, caller = self._sessions.get(_hash(secret), (0.0, None))
         return caller if self._now() < until else None
 

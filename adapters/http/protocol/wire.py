@@ -5,10 +5,11 @@ Nothing here needs the server's packages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -17,6 +18,8 @@ from turnledger.ledger import IntegrityFailureError, Record
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import Columns
+
+T = TypeVar("T")
 
 
 class RecordLine(msgspec.Struct, frozen=True):
@@ -105,7 +108,7 @@ class EventPlace(msgspec.Struct, frozen=True):
     """Where an appended event is.
 
     `duplicate` if it was recorded before this request. `data` is there only if the event was
-    recorded otherwise than it was sent: without secrets.
+    recorded in another form than it was sent in: with secrets masked.
     """
 
     event_id: str
@@ -138,7 +141,7 @@ class ClaimAnswer(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which worker has a run: the last lease, if there is one, and whether it still counts."""
+    """The worker that has a run: that of its last lease, and whether the lease is live."""
 
     is_live: bool
     worker: str = ""
@@ -147,7 +150,7 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """What a reader needs to know of a ledger: the highest event catalogue that ever wrote it."""
+    """The version of the event catalogue that a reader of the ledger must know."""
 
     catalogue: int | None
 
@@ -175,8 +178,21 @@ def decode_lines(body: bytes, kind: type[Any]) -> list[Any]:
         IntegrityFailureError: A line is not what it should be.
     """
     decoder = msgspec.json.Decoder(kind)
+    return _read(decoder.decode_lines, body)
+
+
+def decode_answer(body: bytes, kind: type[T]) -> T:
+    """An answer in JSON.
+
+    Raises:
+        IntegrityFailureError: It is not what it should be.
+    """
+    return _read(msgspec.json.Decoder(kind).decode, body)
+
+
+def _read(decode: Callable[[bytes], T], body: bytes) -> T:
     try:
-        return decoder.decode_lines(body)
+        return decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise IntegrityFailureError(
             f"The server's answer can't be read: {error}. Run `turnledger verify` beside it."

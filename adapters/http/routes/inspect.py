@@ -1,9 +1,9 @@
-"""Runs looked into: verify, export, lineage, compare, blame, and calls in doubt."""
+"""Inspection of runs: verify, export, lineage, blame, and calls in doubt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any
 from uuid import UUID
@@ -19,43 +19,67 @@ from turnledger.adapters.http.protocol.answers import (
     FRESH,
     NEVER,
     Json,
-    RecordLine,
+    NdjsonResponse,
+    accepts_lines,
     etag,
     next_page,
-    whole,
 )
 from turnledger.adapters.http.protocol.api import Answer, Api
 from turnledger.adapters.http.protocol.bodies import JSON, NDJSON
-from turnledger.adapters.http.protocol.parameters import AtOrLast, Limit, RunPath
+from turnledger.adapters.http.protocol.cut import Cut, cut_fields, plain_fields
+from turnledger.adapters.http.protocol.parameters import (
+    AtOrLast,
+    CutLarge,
+    Limit,
+    RunPath,
+    StatePointer,
+)
 from turnledger.adapters.http.protocol.problems import ProblemError
+from turnledger.adapters.http.routes.run.events import ShownEvent, shown
 from turnledger.adapters.http.served import Served
-from turnledger.ledger import InvalidInputError, Ledger, Problem, RunInfo, export_runs
+from turnledger.ledger import InvalidInputError, Ledger, RunInfo, export_runs
 from turnledger.ledger.errors import DAMAGE, error_message
+from turnledger.ledger.integrity.verify import Report, verifying_run
 from turnledger.ledger.runs.index import RunStatus
-from turnledger.projections import Comparison, PendingTools, blame, compare, fold
+from turnledger.projections import PendingTools, blame, fold
 from turnledger.projections.projection import as_json
-from turnledger.projections.run_state.state import built_in
 
 OPEN: tuple[RunStatus, ...] = ("waiting", "running", "failed", "parked")
-# A JSON Pointer that begins with a view.
-POINTER = f"^/({'|'.join(view.name for view in built_in())})(/([^~/]|~[01])*)*$"
 CHUNK = 64 * 1024
 IN_MEMORY = 1024 * 1024
 
 
+class Damage(msgspec.Struct, frozen=True):
+    """The first damaged record of a run, or damage outside of runs (`run_id` is then empty)."""
+
+    run_id: str
+    version: int | None
+    position: int | None
+    event_id: str | None
+    what: str
+
+
 class Verified(msgspec.Struct, frozen=True):
-    """What a verification found; without `problems` all is well."""
+    """What a verification found; `ok` if there are no `problems`."""
 
     ok: bool
     runs: int
     records: int
     blobs: int
-    problems: list[Problem]
+    problems: list[Damage]
     notes: list[str]
 
 
+class VerifyLine(msgspec.Struct, frozen=True):
+    """How many records a verification has looked at, and of how many; the last has the report."""
+
+    records: int | msgspec.UnsetType = msgspec.UNSET
+    of: int | msgspec.UnsetType = msgspec.UNSET
+    report: Verified | msgspec.UnsetType = msgspec.UNSET
+
+
 class Ancestor(msgspec.Struct, frozen=True):
-    """A run, and the versions that the asked one reads of it."""
+    """A run, and the versions of it that the requested run consists of."""
 
     run: RunInfo
     after: int
@@ -83,10 +107,11 @@ class Doubts(msgspec.Struct, frozen=True, omit_defaults=True):
     doubts: list[Doubt]
     damaged: dict[str, str] = {}
     next: str = ""
+    cut: list[Cut] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Inspect:
-    """The operations that look into runs as a whole."""
+    """The operations that inspect whole runs."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -99,28 +124,42 @@ class Inspect:
         def get(path: str, endpoint: Callable[..., Any], answer: Answer) -> None:
             api.add("GET", path, endpoint, role="reader", answers={200: answer}, refuses=missing)
 
-        get("/v1/runs/{run}/verify", self.verify_run, Answer("The report", {JSON: Verified}))
+        verified = Answer("The report", {JSON: Verified, NDJSON: VerifyLine})
+        get("/v1/runs/{run}/verify", self.verify_run, verified)
         export = Answer("The export, as `turnledger import` reads it", {NDJSON: {}})
         get("/v1/runs/{run}/export", self.export_run, export)
         lineage = Answer("The runs that it is made of", {JSON: Lineage}, ("etag",))
         get("/v1/runs/{run}/lineage", self.get_lineage, lineage)
-        blamed = Answer("The event that last set it", {JSON: RecordLine})
+        blamed = Answer("The event that last set it", {JSON: ShownEvent})
         get("/v1/runs/{run}/blame", self.blame_value, blamed)
-        get("/v1/compare", self.compare_runs, Answer("What differs", {JSON: Comparison}))
         get("/v1/doubts", self.list_doubts, Answer("Calls that have not ended", {JSON: Doubts}))
 
     async def verify_run(self, request: Request, run: RunPath) -> Response:
-        """Verify a run: recompute its digests, and those of its ancestors."""
-        found = await self._served.fold(request, lambda ledger: ledger.verify(run))
-        report = Verified(
-            found.ok,
-            found.runs,
-            found.records,
-            found.blobs,
-            list(found.problems),
-            list(found.notes),
-        )
-        return Json(report, headers=NEVER)
+        """Verify a run: recompute its digests, and those of its ancestors.
+
+        With `Accept: application/x-ndjson` lines say how far it is, and the last has the report.
+        """
+        if not accepts_lines(request):
+            found = await self._served.fold(request, lambda ledger: ledger.verify(run))
+            return Json(_verified(found), headers=NEVER)
+        steps = self._verifying(run)
+        first = await self._served.work.read(lambda: next(steps))
+        # In steps, each in a thread: it ends when nobody takes the next one.
+        return NdjsonResponse(([step] for step in chain((first,), steps)), NEVER)
+
+    def _verifying(self, run: UUID) -> Iterator[VerifyLine]:
+        store, name = self._ledger.store, str(run)
+        row = store.run(name)
+        total = row.version if row is not None and isinstance(row.version, int) else 0
+        is_begun = False
+        for step in verifying_run(store, self._ledger.codec, name):
+            if not is_begun:
+                yield VerifyLine(0, total)
+                is_begun = True
+            if isinstance(step, int):
+                yield VerifyLine(step, max(total, step))
+            else:
+                yield VerifyLine(report=_verified(step))
 
     async def export_run(self, request: Request, run: RunPath) -> Response:
         """Export a run with its ancestors, byte for byte as `turnledger export` writes it."""
@@ -160,44 +199,38 @@ class Inspect:
         self,
         request: Request,
         run: RunPath,
-        pointer: Annotated[
-            str,
-            Query(
-                max_length=2000,
-                pattern=POINTER,
-                description="A JSON Pointer into the state: `/usage/total/calls`.",
-            ),
-        ],
+        pointer: StatePointer,
         at: AtOrLast = None,
+        is_cut: CutLarge = False,
     ) -> Response:
         """Find the event that last set a value of the state."""
         try:
-            record = await self._served.fold(
+            record = await self._served.cancellable(
                 request,
-                lambda ledger: blame(
-                    ledger, run, pointer, at=at, declarations=self._served.declarations
+                lambda gone: blame(
+                    self._ledger,
+                    run,
+                    pointer,
+                    at=at,
+                    moments=self._served.moments,
+                    cancelled=gone.is_set,
                 ),
             )
         except InvalidInputError as error:  # the pointer is well formed, and names nothing
             raise ProblemError(problems.NOT_FOUND, error_message(error)) from None
-        return Json(whole(record), headers=FRESH if at is None else FOREVER)
-
-    async def compare_runs(
-        self,
-        request: Request,
-        a: Annotated[UUID, Query(description="A run.")],
-        b: Annotated[UUID, Query(description="Another run.")],
-    ) -> Response:
-        """Compare the events of two runs: what is the same, changed, or in one of them only."""
-        found = await self._served.fold(request, lambda ledger: compare(ledger, a, b))
-        return Json(found, headers=FRESH)
+        return Json(shown(record, is_cut), headers=FRESH if at is None else FOREVER)
 
     async def list_doubts(
         self,
         request: Request,
         limit: Limit = 50,
-        before: Annotated[UUID | None, Query(description="Only runs after it in the list.")] = None,
-        status: Annotated[RunStatus, Query(description="Of runs with it.")] = "waiting",
+        before: Annotated[
+            UUID | None, Query(description="Only runs after this one in the list.")
+        ] = None,
+        status: Annotated[
+            RunStatus, Query(description="Only calls of runs with this status.")
+        ] = "waiting",
+        is_cut: CutLarge = False,
     ) -> Response:
         """List tool calls that have not ended, of the runs with a status, newest first."""
         damaged: dict[str, str] = {}
@@ -220,7 +253,23 @@ class Inspect:
         following = ""
         if len(runs) > limit:
             following = next_page(request, before=runs[limit - 1].run_id)
-        return Json(Doubts(doubts, damaged, following), headers=NEVER)
+        made = Doubts(doubts, damaged, following)
+        if is_cut:
+            plain: Any = [plain_fields(one) for one in doubts]
+            answer = msgspec.structs.replace(made, doubts=plain)
+            made = await self._served.work.read(lambda: cut_fields(answer, "doubts"))
+        return Json(made, headers=NEVER)
+
+
+def _verified(found: Report) -> Verified:
+    return Verified(
+        found.ok,
+        found.runs,
+        found.records,
+        found.blobs,
+        [Damage(**msgspec.structs.asdict(problem)) for problem in found.problems],
+        list(found.notes),
+    )
 
 
 def _doubts(ledger: Ledger, runs: list[RunInfo], damaged: dict[str, str]) -> Iterator[Doubt]:

@@ -6,7 +6,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Annotated, BinaryIO, TypeAlias, cast
+from uuid import UUID
 
+import msgspec
 from fastapi import Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
@@ -49,6 +51,15 @@ BlobPath: TypeAlias = Annotated[
 ]
 
 
+class FoundEvent(msgspec.Struct, frozen=True):
+    """Where an event is: the run that holds it, its version there, and its position."""
+
+    run_id: str
+    version: int
+    position: int
+    type: str
+
+
 class WholeLedger:
     """The operations on the ledger as a whole."""
 
@@ -64,6 +75,14 @@ class WholeLedger:
             self.tail_events,
             role="reader",
             answers={200: Answer("Records", {NDJSON: RecordLine})},
+        )
+        api.add(
+            "GET",
+            "/v1/events/{event_id}",
+            self.find_event,
+            role="reader",
+            answers={200: Answer("Where it is", {JSON: FoundEvent})},
+            refuses=(problems.EVENT_NOT_FOUND,),
         )
         api.add(
             "GET",
@@ -105,7 +124,9 @@ class WholeLedger:
         after: After = 0,
         before: Annotated[
             int | None,
-            Query(ge=0, le=LARGEST, description="Instead of after: what is below, newest first."),
+            Query(
+                ge=0, le=LARGEST, description="Instead of `after`: positions below, newest first."
+            ),
         ] = None,
         limit: LimitOrAll = None,
         confirmed: Annotated[
@@ -114,8 +135,8 @@ class WholeLedger:
     ) -> Response:
         """List the records of all runs in the order of their positions, as NDJSON.
 
-        Each is whole, with ids, time and digest. To go on, ask for what is after the last
-        position: none is missed and none comes twice.
+        Each is whole, with ids, time and digest. To continue, send the last position as `after`:
+        no record is missed or repeated.
         """
         store = self._ledger.store
         rows_after = store.confirmed_rows_after if confirmed else store.rows_after
@@ -135,6 +156,16 @@ class WholeLedger:
             if len(rows) < asked:
                 return
             place, left = as_row(rows[-1]).position, left - asked
+
+    async def find_event(
+        self, event_id: Annotated[UUID, Path(description="The event's id.")]
+    ) -> Response:
+        """Find an event by its id: its run, version and position."""
+        row = await self._served.work.read(lambda: self._ledger.store.row_by_id(str(event_id)))
+        if row is None:
+            raise ProblemError(problems.EVENT_NOT_FOUND, f"There is no event {event_id}.")
+        answer = FoundEvent(row.run_id, row.version, row.position, row.tag)
+        return Json(answer, headers=FOREVER)
 
     async def get_catalogue(self) -> Response:
         """Get the event catalogue that the ledger was written with."""
@@ -156,7 +187,7 @@ class WholeLedger:
     async def import_export(self, request: Request) -> Response:
         """Import an export: the whole of it is checked before anything is written.
 
-        To send it again is safe: records that the ledger has are left as they are.
+        Sending it again is safe: records that the ledger has already are skipped.
         """
         media_type(request, (NDJSON, OCTETS))
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as file:

@@ -1,4 +1,4 @@
-"""A run's records as a whole: its shape, and text that is searched for."""
+"""Shape of a run, and search for text in a run or in the whole ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from turnledger.projections.records.search import Found
 SECONDS = 5.0
 Text: TypeAlias = Annotated[
     str,
-    Query(min_length=1, max_length=1000, pattern=r"^[^\x00]+$", description="What to look for."),
+    Query(
+        min_length=1, max_length=1000, pattern=r"^[^\x00]+$", description="The text to search for."
+    ),
 ]
 Hits: TypeAlias = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 Before: TypeAlias = Annotated[
@@ -53,7 +55,7 @@ class Records:
             role="reader",
             answers={
                 200: Answer("The shape", {JSON: RunShape}, ("etag",)),
-                304: Answer("The client has it", {}),
+                304: Answer("Not modified", {}),
             },
             refuses=(problems.RUN_NOT_FOUND,),
         )

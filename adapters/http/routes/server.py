@@ -1,4 +1,4 @@
-"""The server itself: is it there, can it work."""
+"""Health, readiness, metrics and OpenAPI document of the server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Server:
 
     def add_to(self, api: Api) -> None:
         """Add the operations."""
-        answers = {200: Answer("Yes", {JSON: Health})}
+        answers = {200: Answer("It works", {JSON: Health})}
         api.add("GET", "/healthz", self.is_alive, role="public", answers=answers)
         api.add(
             "GET",
@@ -55,16 +55,16 @@ class Server:
         )
 
     async def is_alive(self) -> Response:
-        """Whether the process answers. It asks nothing of the store."""
+        """Check that the process answers, without asking the store."""
         return Json(Health(True), headers=NEVER)
 
     async def is_ready(self) -> Response:
-        """Whether the store answers."""
+        """Check that the store answers."""
         await self._served.work.read(lambda: next(self._served.ledger.runs(limit=1), None))
         return Json(Health(True), headers=NEVER)
 
     async def get_document(self, request: Request) -> Response:
-        """Get this document."""
+        """Get this OpenAPI document."""
         return Json(request.app.openapi(), headers=FRESH)
 
     async def get_metrics(self) -> Response:

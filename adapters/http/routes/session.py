@@ -1,4 +1,4 @@
-"""Sessions of browsers: a one-time code for a cookie, and who one is."""
+"""Browser sessions: exchange a one-time code for a cookie, get the caller, end the session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OneTimeCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Who calls: the id of the token or session, and its role."""
+    """The caller: the id of its token or session, and its role."""
 
     id: str
     role: Role
@@ -60,7 +60,7 @@ class SessionRoutes:
             "/v1/session",
             self.get_session,
             role="reader",
-            answers={200: Answer("Who calls", {JSON: Session})},
+            answers={200: Answer("The caller", {JSON: Session})},
         )
         api.add(
             "DELETE",
@@ -77,7 +77,7 @@ class SessionRoutes:
         if made is None:
             raise ProblemError(
                 problems.UNAUTHORIZED,
-                "The code is not valid: it is good for a minute, once. Start the server again.",
+                "Invalid code: a code is valid for one minute, once. Start the server again.",
                 headers={"www-authenticate": "Bearer"},
             )
         secret, role = made
@@ -94,7 +94,7 @@ class SessionRoutes:
         return response
 
     async def get_session(self, request: Request) -> Response:
-        """Get who calls: the id and the role of the token or session."""
+        """Get the caller: the id and the role of its token or session."""
         caller = request.scope.get(CALLER, NOBODY)
         return Json(Session(caller.id, caller.role), headers=NEVER)
 

@@ -33,8 +33,7 @@ def refusal(problem: ProblemError) -> Response:
 class LimitBodies:
     """Middleware that limits bodies of requests: 413, 408, and 503 for all of them together.
 
-    The refused application is told that its client has gone, and what it still answers goes
-    nowhere.
+    After a refusal the application gets a disconnect, and what it still sends is dropped.
 
     Args:
         app: The application.
@@ -129,7 +128,9 @@ class _Body:
         if self.size > limits.body_bytes:
             return await self.refuse(_too_large(limits))
         if self._shared.held > limits.bodies_bytes:
-            return await self.refuse(full("The server holds as many bytes of requests as it may."))
+            return await self.refuse(
+                full("The requests under way exceed the server's limit of bytes.")
+            )
         return message
 
     async def refuse(self, problem: ProblemError) -> Message:
@@ -141,12 +142,12 @@ class _Body:
 
 
 def full(detail: str) -> ProblemError:
-    """The problem of a server that can't take more at the moment."""
+    """The problem of a server that is at a limit."""
     return ProblemError(problems.SERVER_FULL, detail, headers={"retry-after": "1"})
 
 
 class EndStreams:
-    """Middleware that can end the event streams: as their end, not as an error.
+    """Middleware that ends event streams when the server stops, without an error.
 
     Args:
         app: The application.

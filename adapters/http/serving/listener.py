@@ -55,7 +55,7 @@ def listen(settings: Settings) -> Listener:
             host,
             port,
             "beyond loopback, tokens and events would cross the network in clear text. Give "
-            "--tls-cert and --tls-key, or --behind-proxy if a proxy in front ends TLS.",
+            "--tls-cert and --tls-key, or --behind-proxy if a proxy in front terminates TLS.",
         )
     # asyncio sets TCP_NODELAY only on sockets that name their protocol. Without it the body of an
     # answer, written after its head, waits for the client's delayed acknowledgement: 40 ms.

@@ -25,8 +25,9 @@ from turnledger.adapters.http.serving.limits import EndStreams, LimitBodies
 from turnledger.adapters.http.serving.listener import BACKLOG, Listener
 from turnledger.adapters.http.serving.settings import Limits, Settings, TlsFiles
 from turnledger.ledger import TurnledgerError
+from turnledger.ledger.redaction.safe_logging import logger_of
 
-log = logging.getLogger("turnledger.http")
+log, uvicorn_log = logger_of("turnledger.http"), logger_of("uvicorn.error")
 # Files that the process has open besides its connections: the store's, logs, pipes.
 OTHER_FILES = 200
 
@@ -164,7 +165,7 @@ async def _finish(shared: Connections, streams: EndStreams, hurry: asyncio.Queue
     )
     if shared.tasks:
         log.warning("Stopping: %d requests under way were cut off.", len(shared.tasks))
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would log each of them
+        uvicorn_log.setLevel(logging.CRITICAL)  # it would log each of them
     rest = [second_signal, ended, *shared.tasks]
     for task in rest:
         task.cancel()

@@ -1,4 +1,4 @@
-"""Settings of the HTTP server: where it listens, whom it answers, and its limits."""
+"""Settings of the HTTP server: address, TLS, allowed hosts and origins, limits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Settings:
         port: TCP port; 0 for a free one.
         tls: Certificate and key for HTTPS.
         behind_proxy: A reverse proxy is in front: its X-Forwarded-For and X-Forwarded-Proto
-            headers are believed, whoever sends them.
+            headers are trusted in every request.
         allowed_hosts: Further names that requests may have in their Host header.
         allowed_origins: Origins of pages on other hosts that may call the API (CORS).
         limits: Limits of the server.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -19,6 +19,7 @@ from turnledger.adapters.http.protocol.answers import (
     CUT,
     FOREVER,
     FRESH,
+    NEVER,
     Json,
     NdjsonResponse,
     accepts_lines,
@@ -28,10 +29,12 @@ from turnledger.adapters.http.protocol.answers import (
 )
 from turnledger.adapters.http.protocol.api import Answer, Api
 from turnledger.adapters.http.protocol.bodies import JSON, NDJSON, media_type
-from turnledger.adapters.http.protocol.envelopes import BATCH, read_batch
+from turnledger.adapters.http.protocol.cut import Cut, cut
+from turnledger.adapters.http.protocol.envelopes import BATCH, read_batch, read_entries
 from turnledger.adapters.http.protocol.parameters import (
     LARGEST,
     After,
+    CutLarge,
     EpochHeader,
     Full,
     IfMatch,
@@ -43,13 +46,16 @@ from turnledger.adapters.http.protocol.parameters import (
 from turnledger.adapters.http.protocol.problems import ProblemError
 from turnledger.adapters.http.protocol.wire import AppendedEvents, EventPlace, RecordLine, whole
 from turnledger.adapters.http.served import Served
-from turnledger.ledger import ANY, NEW, Appended, Draft, Event, EventDecodeError, Ledger, Record
+from turnledger.ledger import ANY, NEW, Appended, Event, EventDecodeError, Ledger, Record
 from turnledger.ledger.arguments import INT64
 from turnledger.ledger.clock import moment_text
 from turnledger.ledger.errors import error_message
-from turnledger.ledger.runs.append_request import Expected
+from turnledger.ledger.events.types import BaseEvent
+from turnledger.ledger.runs.append import Entry
+from turnledger.ledger.runs.append_request import Appendable, Expected, Known
 from turnledger.projections.comparison.normalize import event_line
 
+APPEND_PATH = "/v1/runs/{run}/events"
 PAGE = 500
 # Events on a page of JSON: by default, and at most.
 DEFAULT, MOST = 100, 1000
@@ -87,6 +93,12 @@ class EventItem(msgspec.Struct, frozen=True, omit_defaults=True):
     cut: str = ""
 
 
+class ShownEvent(RecordLine, frozen=True):
+    """A record; `cut` is there if it was asked for, and has what was shortened in `data`."""
+
+    cut: list[Cut] | msgspec.UnsetType = msgspec.UNSET
+
+
 class EventPage(msgspec.Struct, frozen=True, omit_defaults=True):
     """A page of a run's events; `next` is the address of the next one, if there are more."""
 
@@ -106,7 +118,7 @@ class Events:
         """Add the operations."""
         api.add(
             "POST",
-            "/v1/runs/{run}/events",
+            APPEND_PATH,
             self.append_events,
             role="writer",
             body={JSON: BATCH, NDJSON: BATCH},
@@ -148,7 +160,7 @@ class Events:
             "/v1/runs/{run}/events/{version}",
             self.get_event,
             role="reader",
-            answers={200: Answer("The event, whole", {JSON: RecordLine}, ("etag",))},
+            answers={200: Answer("The event, whole", {JSON: ShownEvent}, ("etag",))},
             refuses=(problems.RUN_NOT_FOUND, problems.EVENT_NOT_FOUND),
         )
 
@@ -176,19 +188,15 @@ class Events:
         body = await request.body()
 
         def append() -> tuple[Appended, AppendedEvents]:
-            events, blobs = read_batch(body, kind)
-            expected = _expected(if_match, if_new, expect)
-            done = self._ledger.append(run, events, expected, epoch, blobs=blobs, known=known)
-            return done, appended(run, done, events)
+            conditions = Conditions(if_match, if_new, expect, epoch)
+            return append_body(self._ledger, run, body, conditions, kind=kind, known=known)
 
         done, answer = await self._served.work.append(append)
-        self._served.metrics.appended_events += len(done.new)
-        status = 200 if done.duplicate else 201
-        headers = {"etag": etag(done.version), "cache-control": "no-store"}
+        self._served.metrics.appended_events += len(done.rows)
         if accepts_lines(request):
             text = await self._served.work.read(lambda: lines(map(whole, done.records)))
-            return Response(text, status, headers, NDJSON)
-        return Json(answer, status, headers)
+            return Response(text, status_of(answer), headers_of(answer), NDJSON)
+        return Json(answer, status_of(answer), headers_of(answer))
 
     # --- reading ---
 
@@ -239,14 +247,75 @@ class Events:
             made = await self._served.fold(request, page)
         return Json(made, headers={"etag": etag(made.head), **FRESH})
 
-    async def get_event(self, run: RunPath, version: VersionPath) -> Response:
+    async def get_event(
+        self, run: RunPath, version: VersionPath, is_cut: CutLarge = False
+    ) -> Response:
         """Get one event, whole: its data as it is stored, with ids, time and digest."""
-        record = await self._served.work.read(lambda: self._ledger.record(run, version))
-        return Json(whole(record), headers={"etag": f'"{record.digest}"', **FOREVER})
+        made = await self._served.work.read(
+            lambda: shown(self._ledger.record(run, version), is_cut)
+        )
+        return Json(made, headers={"etag": f'"{made.digest}"', **FOREVER})
 
 
-def _expected(if_match: str | None, if_new: str | None, expect: str | None) -> int | Expected:
+def shown(record: Record, is_cut: bool) -> ShownEvent:
+    """A record as an answer; cut if that was asked for."""
+    made = ShownEvent(*msgspec.structs.astuple(whole(record)))
+    if not is_cut:
+        return made
+    data, found = cut({"data": msgspec.json.decode(made.data)})
+    if found:
+        made = msgspec.structs.replace(made, data=data["data"])
+    return msgspec.structs.replace(made, cut=found)
+
+
+def status_of(answer: AppendedEvents) -> int:
+    """The status of the answer to an append."""
+    return 200 if answer.duplicate else 201
+
+
+def headers_of(answer: AppendedEvents) -> dict[str, str]:
+    """The headers of the answer to an append."""
+    return {"etag": etag(answer.version), **NEVER}
+
+
+class Conditions(NamedTuple):
+    """What an append asks of its run: headers, and the parameter `expect`."""
+
+    if_match: str | None
+    if_new: str | None
+    expect: str | None
+    epoch: int | None
+
+
+def append_body(
+    ledger: Ledger,
+    run: UUID,
+    body: bytes,
+    conditions: Conditions,
+    *,
+    kind: str = JSON,
+    known: Known = "refuse",
+) -> tuple[Appended, AppendedEvents]:
+    """Append the events of a request's body.
+
+    Args:
+        ledger: The ledger.
+        run: The run.
+        body: The body.
+        conditions: What the run must be like.
+        kind: The media type of the body.
+        known: What becomes of events that are recorded already.
+    """
+    quick = read_entries(body, ledger.codec) if kind == JSON else None
+    events, blobs = quick or read_batch(body, kind)
+    expected = _expected(conditions)
+    done = ledger.append(run, events, expected, conditions.epoch, blobs=blobs, known=known)
+    return done, appended(run, done, events)
+
+
+def _expected(conditions: Conditions) -> int | Expected:
     """What the run's version must be. Of several conditions all must hold."""
+    if_match, if_new, expect, _ = conditions
     if if_match is None:
         if if_new is None and expect is None:
             raise ProblemError(
@@ -265,20 +334,25 @@ def _expected(if_match: str | None, if_new: str | None, expect: str | None) -> i
     return version
 
 
-def appended(run: UUID, done: Appended, given: Sequence[Event | Draft]) -> AppendedEvents:
+def appended(run: UUID, done: Appended, given: Sequence[Appendable]) -> AppendedEvents:
     """The answer to an append of these events."""
-    records = done.records
-    new = {one.version for one in done.new} if done.is_partial else range(0)
+    rows = done.rows
+    if len(rows) == len(given) and all(isinstance(one, Entry) for one in given):
+        places = [  # entries are recorded as they are
+            EventPlace(event_id, version, position, _moment_text(at), digest.hex(), False)
+            for position, _, version, _, event_id, at, digest, _ in rows
+        ]
+        return AppendedEvents(run, done.version, done.digest, False, places)
+    new = {one.version for one in done.new}
     places = [
-        _place(record, one, done.duplicate or (done.is_partial and record.version not in new))
-        for record, one in zip(records, given, strict=True)
+        _place(record, one if isinstance(one, BaseEvent) else one.event, record.version not in new)
+        for record, one in zip(done.records, given, strict=True)
     ]
     return AppendedEvents(run, done.version, done.digest, done.duplicate, places)
 
 
-def _place(record: Record, given: Event | Draft, duplicate: bool) -> EventPlace:
+def _place(record: Record, given: Event, duplicate: bool) -> EventPlace:
     position, _, version, _, event_id, recorded_at, digest, data = record.row
-    same = record.event == (given.event if isinstance(given, Draft) else given)
     return EventPlace(
         event_id,
         version,
@@ -286,7 +360,7 @@ def _place(record: Record, given: Event | Draft, duplicate: bool) -> EventPlace:
         _moment_text(recorded_at),
         digest.hex(),
         duplicate,
-        msgspec.UNSET if same else msgspec.Raw(data.encode()),
+        msgspec.UNSET if record.event == given else msgspec.Raw(data.encode()),
     )
 
 

@@ -1,4 +1,4 @@
-"""Decisions of people: about calls in doubt, and about calls that need approval."""
+"""Decisions about calls in doubt, and about calls that need approval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Decision = Literal["completed", "failed", "retry", "approve", "deny", "edit"]
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is decided about a call.
+    """A decision about a call.
 
     A call in doubt: "completed" (with `value`, `text` and `changes` as the tool would have given
     them), "failed" (`text` is the reason) or "retry". A call that needs approval: "approve",
@@ -89,8 +89,8 @@ class Decisions:
         """Decide about a call in doubt, or about one that needs approval.
 
         `If-Match` has the version of the run that the person saw. The run may have grown since,
-        if the call is what it was. The decision is used when the run is recovered. To send the
-        same again is safe.
+        as long as the call is unchanged. The decision is used when the run is recovered. Sending
+        the same request again is safe.
         """
         if if_match is None:
             raise ProblemError(

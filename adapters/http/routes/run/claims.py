@@ -1,7 +1,7 @@
-"""Claims: one worker at a time for a run, for workers that are reached by nothing but HTTP.
+"""Claims over HTTP: one worker at a time for a run, for workers on other machines.
 
-A lease that is taken here has no process behind it: its holder is the worker's claim key, so that
-the death of the server frees no run. Only time and release end it.
+A lease taken over HTTP has no process behind it: its holder is the worker's claim key, so that a
+crash of the server frees no run. It ends by expiry or release.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FirstEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who claims a run, and for how many seconds.
+    """The worker that claims a run, and for how many seconds.
 
     With `started`, its first event, the run is started in the same transaction: no other worker
     can claim it in between. `blobs` are the bytes that this event names.
@@ -69,7 +69,7 @@ class ClaimRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HeartbeatRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose claim is prolonged, by how many seconds from now."""
+    """The claim to prolong, and for how many seconds from now."""
 
     worker: Worker
     epoch: Epoch
@@ -77,7 +77,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReleaseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whose claim is given back."""
+    """The claim to release."""
 
     worker: Worker
     epoch: Epoch
@@ -123,7 +123,7 @@ class Claims:
             "/v1/runs/{run}/claim",
             self.get_claim,
             role="reader",
-            answers={200: Answer("Who has the run", {JSON: Holder})},
+            answers={200: Answer("The worker that has the run", {JSON: Holder})},
         )
         api.add(
             "POST",
@@ -145,7 +145,7 @@ class Claims:
             self.release_claim,
             role="writer",
             body={JSON: ReleaseRequest},
-            answers={204: Answer("The worker does not have the run", {})},
+            answers={204: Answer("The claim is released", {})},
             refuses=(*body, problems.RUN_NOT_FOUND),
         )
 
@@ -153,8 +153,8 @@ class Claims:
         """Claim a run: become its only worker.
 
         The same worker with the same claim key may send it again, which prolongs the claim and
-        gives the same epoch. The claim ends when its seconds are over, or with a release; never
-        because this server or the worker died.
+        gives the same epoch. The claim ends by expiry or release, and not when this server or the
+        worker dies.
         """
         asked = await read_struct(request, ClaimRequest)
         claim = await self._served.work.append(lambda: self._claim(run, asked, key))
@@ -180,7 +180,7 @@ class Claims:
         return Response(status_code=204, headers=NEVER)
 
     async def release_claim(self, request: Request, run: RunPath, key: ClaimKey) -> Response:
-        """Give a claim back. That is no error if the worker does not have the run any more."""
+        """Release a claim. It succeeds as well if the worker no longer has the run."""
         asked = await read_struct(request, ReleaseRequest, is_small=True)
         await self._served.work.append(
             lambda: self._resumed(run, asked.worker, asked.epoch, key, timedelta(0)).release()
@@ -191,7 +191,7 @@ class Claims:
         return self._ledger.resume_claim(run, worker=worker, epoch=epoch, key=key, ttl=ttl)
 
     async def get_claim(self, run: RunPath) -> Response:
-        """Get which worker has a run."""
+        """Get the worker that has a run."""
         return Json(await self._served.work.append(lambda: self._holder(run)), headers=NEVER)
 
     def _holder(self, run: UUID) -> Holder:

@@ -6,19 +6,22 @@ from typing import Annotated, Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turnledger.adapters.http.protocol import problems
-from turnledger.adapters.http.protocol.answers import NEVER, Json, etag
+from turnledger.adapters.http.protocol.answers import FRESH, NEVER, Json, etag
 from turnledger.adapters.http.protocol.api import Answer, Api
 from turnledger.adapters.http.protocol.bodies import JSON, read_struct
 from turnledger.adapters.http.protocol.envelopes import ITEM, MOST_EVENTS, sorted_batch
 from turnledger.adapters.http.protocol.parameters import LARGEST, RunPath
 from turnledger.adapters.http.protocol.wire import AppendedEvents
-from turnledger.adapters.http.routes.events import appended
+from turnledger.adapters.http.routes.run.events import appended
 from turnledger.adapters.http.served import Served
-from turnledger.ledger import NEW
+from turnledger.ledger import NEW, ForkPointError, StreamKindError
+from turnledger.ledger.errors import error_message
+from turnledger.ledger.runs.append import fork_point
 from turnledger.ledger.runs.lineage import first_of_child
 
 # The run's own first event is one of the batch.
@@ -40,15 +43,37 @@ class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     events: Items = []
 
 
+class ForkPoint(msgspec.Struct, frozen=True):
+    """Whether a run can begin at a version of another one.
+
+    If not, `reason` says why, and `before` and `after` are the nearest versions where it can, as
+    far as there are any.
+    """
+
+    at: int
+    allowed: bool
+    reason: str
+    before: int | None
+    after: int | None
+
+
 class Forks:
-    """The operation that forks and continues runs."""
+    """The operations that fork and continue runs."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
         self._ledger = served.ledger
 
     def add_to(self, api: Api) -> None:
-        """Add the operation."""
+        """Add the operations."""
+        api.add(
+            "GET",
+            "/v1/runs/{run}/fork",
+            self.get_fork_point,
+            role="reader",
+            answers={200: Answer("Whether a run can begin there", {JSON: ForkPoint})},
+            refuses=(problems.RUN_NOT_FOUND,),
+        )
         api.add(
             "POST",
             "/v1/runs/{run}/fork",
@@ -75,11 +100,35 @@ class Forks:
             ),
         )
 
+    async def get_fork_point(
+        self,
+        run: RunPath,
+        at: Annotated[int, Query(ge=1, le=LARGEST, description="A version of the run.")],
+    ) -> Response:
+        """Find out whether a fork can begin at a version, and where the nearest ones can."""
+        found = await self._served.work.read(lambda: self._point(run, at))
+        return Json(found, headers=FRESH)
+
+    def _point(self, run: UUID, at: int) -> ForkPoint:
+        try:
+            fork_point(self._ledger.store, str(run), at)
+        except ForkPointError as error:
+            return ForkPoint(
+                at,
+                False,
+                error_message(error),
+                max((one for one in error.nearest if one < at), default=None),
+                min((one for one in error.nearest if one > at), default=None),
+            )
+        except StreamKindError as error:
+            return ForkPoint(at, False, error_message(error), None, None)
+        return ForkPoint(at, True, "", None, None)
+
     async def fork_run(self, request: Request, run: RunPath) -> Response:
         """Start a run from a version of this one, which is not changed.
 
-        The new run's id is the caller's. To send the same again is safe: the answer is then 200.
-        Further events need ids of their own for that.
+        The caller chooses the new run's id. Sending the same request again is safe, if its
+        `events` have ids: it is answered with 200.
         """
         asked = await read_struct(request, ForkRequest)
         done = await self._served.work.append(lambda: self._fork(run, asked))

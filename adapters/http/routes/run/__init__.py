@@ -1,0 +1,1 @@
+"""The operations on one run: events, states, values, claims, decisions and forks."""
