@@ -26,6 +26,7 @@ from uuid import uuid4
 
 import psutil
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 with warnings.catch_warnings():
     # It looks for a runtime folder that not every machine has, and warns; we use none.
@@ -43,12 +44,14 @@ BINARIES = POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]
 ACCOUNT = "pgserver"
 DATABASE_DEFAULTS = "SET search_path = turnledger, public"
 # The socket's path may have 107 characters, so never below pytest's own deep folders.
-ROOT = Path("/tmp")
+ROOT = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < 50 else "/tmp")
 SETTINGS = {
     "listen_addresses": "''",
     "max_connections": "200",
     "shared_buffers": "'32MB'",
     "log_line_prefix": "'%m [%p] '",
+    # A killed server would leave its part of /dev/shm behind; its folder is removed.
+    "dynamic_shared_memory_type": "mmap",
 }
 # What a test's server can do without: it has to outlive killed processes, not a power cut.
 FAST = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
@@ -314,6 +317,12 @@ def new_database(server: str | None = None, *, like: str = "template1") -> str:
         db.execute(f"CREATE DATABASE {name} TEMPLATE {like} STRATEGY file_copy")
         db.execute(f"ALTER DATABASE {name} {DATABASE_DEFAULTS}")
     return url.replace("/postgres?", f"/{name}?")
+
+
+def drop_database(url: str) -> None:
+    """Remove a database of the session's server: hundreds of them would fill its disk."""
+    with psycopg.connect(shared_url(), autocommit=True) as db:
+        db.execute(f"DROP DATABASE {conninfo_to_dict(url)['dbname']} WITH (FORCE)")
 
 
 def new_schema(url: str) -> str:

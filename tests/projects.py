@@ -22,6 +22,8 @@ addopts = --strict-markers --strict-config -p no:cacheprovider
 filterwarnings = error
 pythonpath = .
 """
+# Plugins that only our own tests need. A project has none of them, and they load slowly.
+FOREIGN_PLUGINS = "-p no:schemathesis -p no:hypothesispytest"
 
 
 def agent_text(*changes: tuple[str, str]) -> str:
@@ -78,6 +80,7 @@ class Project:
         """Run its tests, in a process of their own that knows nothing of the ones here."""
         ours = ("PYTEST", "COV_", "PYTHON")
         env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+        env["PYTEST_ADDOPTS"] = FOREIGN_PLUGINS
         done = subprocess.run(
             [str(self._python), "-m", "pytest", *map(str, args)],
             cwd=self.folder,

@@ -54,11 +54,14 @@ def working_runner(name: str) -> SandboxRunner:
 def sandboxed_processes(directory: Path) -> list[str]:
     """The processes that have this directory mounted: all in its sandbox, whatever they are."""
     found = []
+    # A mount is told by its place in its file system, which may be mounted anywhere.
+    system = next(folder for folder in (directory, *directory.parents) if folder.is_mount())
+    place = Path("/", directory.relative_to(system))
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
             mounts = Path(f"/proc/{process}/mountinfo").read_text()
         except OSError:
             continue
-        if f"{directory} " in mounts:
+        if f"{place} " in mounts:
             found.append(process)
     return found

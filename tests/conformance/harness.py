@@ -19,7 +19,7 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.postgres import new_database
+from tests.postgres import drop_database, new_database
 from turnledger.ledger import Ledger, Row
 from turnledger.ledger.runs.record import RawRow
 
@@ -427,6 +427,10 @@ class PostgresStore(StoreUnderTest):
 
     def _vandal(self) -> Vandal:
         return PostgresVandal(self.url)
+
+    def close(self) -> None:
+        super().close()
+        drop_database(self.url)
 
 
 @cache

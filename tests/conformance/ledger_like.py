@@ -85,6 +85,7 @@ class LedgerLike(Protocol):
         prompt: str | None = None,
         agent: str | None = None,
         id_part: str | None = None,
+        parent: UUID | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         before: RunInfo | None = None,

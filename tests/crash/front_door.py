@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.agent import calls, says
-from tests.crash.fuses import fuse, last_words, lay
+from tests.crash.fuses import fuse, last_words, lay, warm_up
 from tests.crash.matrix import MOST, RUNS
 from tests.crash.processes import Crew, Voice
 from turnledger import Agent, ToolContext, tool
@@ -34,6 +34,7 @@ def run(
 ) -> dict[str, Any]:
     """What became of each: where it died, its outcome, and what was paid."""
     plan = {"url": url, "way": way, "tools": tools, "kind": kind}
+    warm_up()
     told: list[dict[str, Any]] = []
     for step in range(1, MOST, stride):
         place = Path(folder) / f"{way}-{tools}-{kind}-{step}"

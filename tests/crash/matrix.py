@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +17,10 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.crash.agents import Agent, Clerk, Order, decide_approvals
-from tests.crash.fuses import fuse, last_words, lay
+from tests.crash.fuses import fuse, last_words, lay, warm_up
 from tests.crash.operators import COMMANDS, Operator
 from tests.crash.processes import Crew, Voice
-from tests.crash.provided import provided, warm
+from tests.crash.provided import import_all, provided, warm
 from turnledger.ledger import Ledger, ResourceSnapshotted
 from turnledger.projections import state_at
 from turnledger.runtime import (
@@ -65,8 +66,13 @@ def run(
         "provider_url": provider_url,
         "stream": stream,
     }
+    warm_up()
     if provider:
         warm(provider)
+        place = Path(folder) / "undisturbed"
+        place.mkdir(parents=True)
+        [(_, [_, modules])] = crew.join(crew.start("loads", _load, plan, str(place)))
+        import_all(modules)
     told: list[dict[str, Any]] = []
     for step in range(first, MOST, stride):
         place = Path(folder) / f"{kind}-{on_interrupt}-{step}"
@@ -92,6 +98,14 @@ def run_id(plan: dict[str, Any], step: int, number: int = 0) -> UUID:
 
 
 # --- the processes -------------------------------------------------------------------
+
+
+def _load(voice: Voice, plan: dict[str, Any], place: str) -> None:
+    """Say what a run imports that the driver has not: SDKs load most when they are used."""
+    before = set(sys.modules)
+    with Ledger.open("memory://") as ledger:
+        _agent(plan, place, ledger, lambda name: None).execute(Order())
+    voice.say("modules", [name for name in sys.modules if name not in before])
 
 
 def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) -> Agent:

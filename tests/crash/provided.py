@@ -5,10 +5,12 @@ The server is the test's and outlives every agent; what it answers depends on th
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tests.conformance.providers.harness import PROVIDERS
@@ -31,6 +33,14 @@ def warm(name: str) -> None:
     if name == "litellm":
         warnings.simplefilter("ignore")  # it warns of what it does itself
     importlib.import_module(_SDKS[name])
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import these, but for what can't be imported by its name alone."""
+    for name in modules:
+        with suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()
 
 
 def script_of(kind: str) -> Script:

@@ -222,7 +222,7 @@ def test_ctrl_c_in_a_chat_leaves_a_turn_that_goes_on(processes: Processes, app: 
     while code is None:
         waiting.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            code = waiting.wait(timeout=1)
+            code = waiting.wait(timeout=10)
     assert code == 130
     assert statuses(processes.db) == ["waiting"]
     again = processes("chat", "--app", app, stdin="approve\n")

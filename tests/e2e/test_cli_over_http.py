@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,35 @@ def test_what_is_not_a_token_is_refused_and_not_shown(
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("Error: Invalid access token: expected the one line")
     assert "nter2" not in done.err
+
+
+def test_a_token_file_is_read_up_to_4096_characters(
+    server: LedgerServer, command: InProcess, tmp_path: Path
+) -> None:
+    """A wrong file, however large, is neither read whole nor sent to the server."""
+    file = tmp_path / "token"
+    token = server.token("reader")
+    file.write_text(token.ljust(4096) + "\x00 what follows is not read")
+    assert str(RUN) in command("runs", "--token-file", file).out
+    file.write_text(token.ljust(4095) + "\x00")
+    assert command("runs", "--token-file", file).code == 1
+
+
+def test_a_token_file_may_be_a_pipe_but_not_a_device(
+    server: LedgerServer, command: InProcess, tmp_path: Path
+) -> None:
+    """`--token-file <(print-token)` works; a device without an end ends in a message."""
+    read, write = os.pipe()
+    os.write(write, server.token("reader").encode())
+    os.close(write)
+    assert str(RUN) in command("runs", "--token-file", f"/dev/fd/{read}").out
+    os.close(read)
+    done = command("runs", "--token-file", "/dev/zero")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("Error: Invalid access token: expected the one line")
+    done = command("runs", "--token-file", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "is a directory" in done.err
 
 
 def test_an_admin_imports_over_http(

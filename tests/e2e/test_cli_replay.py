@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -135,6 +136,7 @@ def test_an_error_of_the_users_code_is_told_as_that(
     """Where it was raised, with the user's lines and none of this package's."""
     (tmp_path / "bad_agent.py").write_text(BAD)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "bad_agent", raising=False)  # of a folder that is gone
     done = cli("replay", run, "--app", f"bad_agent:{factory}")
     assert done.code == code
     assert f"your code raised ZeroDivisionError at {place}\n" in done.err

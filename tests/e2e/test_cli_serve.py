@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 
 import httpx
 import pytest
 
 from tests.e2e.driving import PROGRAM, InProcess, Processes
+from tests.secret_samples import samples
+from turnledger.adapters.cli.operate.serve import log_handler
 from turnledger.ledger import Ledger, Tokens, new_run_id
 
 pytestmark = pytest.mark.process
@@ -77,6 +82,48 @@ def test_a_body_of_a_million_levels_is_refused(
         assert answer.status_code == status  # not JSON, and more than a million values
         assert answer.headers["content-type"] == "application/problem+json"
     assert httpx.get(f"{url}/healthz").json() == {"ok": True}
+
+
+def test_what_goes_wrong_is_logged_on_stderr(
+    served: subprocess.Popen[str], processes: Processes
+) -> None:
+    """One line with time and level; neither a line for each request, nor a token."""
+    url = address(served)
+    with Ledger.open(processes.db) as ledger:
+        token = Tokens(ledger).new("reader").text
+    headers = {"authorization": f"Bearer {token}"}
+    assert httpx.get(f"{url}/v1/runs", headers=headers).status_code == 200
+    with closing(sqlite3.connect(processes.db)) as store:
+        store.execute("DROP TABLE runs")
+    assert httpx.get(f"{url}/v1/runs", headers=headers).status_code >= 500
+    served.send_signal(signal.SIGTERM)
+    _, err = served.communicate(timeout=60)
+    _, _, *lines = err.splitlines()
+    (line,) = lines
+    assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ WARNING turnledger\.http: GET /v1/runs: .", line)
+    assert token not in err
+
+
+def test_a_log_line_is_one_line_without_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters are escaped, and what a traceback quotes is masked."""
+    secret = samples(1, 1, ["github-token"])[0].text
+    handler = log_handler()
+    root = logging.getLogger("tests.serve_log")
+    root.propagate = False
+    root.addHandler(handler)
+    try:
+        root.warning("one\ntwo\x1b[31m %s", secret)
+        try:
+            raise ValueError(f"three\x1b[31m {secret}")
+        except ValueError:
+            root.exception("four")
+    finally:
+        root.removeHandler(handler)
+    first, second, *trace = capsys.readouterr().err.splitlines()
+    assert "WARNING tests.serve_log: one\\ntwo\\x1b[31m " in first
+    assert second.endswith("ERROR tests.serve_log: four")
+    assert trace[-1].startswith("ValueError: three\\x1b[31m ")
+    assert secret not in "".join((first, second, *trace))
 
 
 def test_beyond_loopback_it_is_refused(cli: InProcess) -> None:

@@ -21,6 +21,7 @@ from tests import step_runs
 from tests.e2e.driving import InProcess, Processes
 from tests.e2e.stories import said
 from tests.e2e.test_cli_tools import table
+from tests.projects import FOREIGN_PLUGINS
 from tests.step_runs import CHAT, asks_model, begins, block, doubts, ends, record_run, workflow
 from turnledger.ledger import Event, RunWaiting, ToolCallDecided
 from turnledger.ledger.events.messages import ToolCallRecord
@@ -359,7 +360,11 @@ def pytest_on(folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path[:1], str(folder), *sys.path])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([*sys.path[:1], str(folder), *sys.path]),
+            "PYTEST_ADDOPTS": FOREIGN_PLUGINS,
+        },
     )
 
 

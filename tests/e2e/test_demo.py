@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "demo.py"
@@ -23,9 +26,23 @@ def run_demo(folder: Path, program: Path = DEMO) -> subprocess.CompletedProcess[
     )
 
 
-def test_the_demo_runs_and_every_claim_holds(tmp_path: Path) -> None:
+class Shown(NamedTuple):
+    """The demo as it is, run to its end, and the empty folder that it was given."""
+
+    done: subprocess.CompletedProcess[str]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """One run of it, for all who only look at what it printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    return Shown(run_demo(folder), folder)
+
+
+def test_the_demo_runs_and_every_claim_holds(shown: Shown) -> None:
     """It ends with 0, prints a page without colours into a pipe, and leaves nothing behind."""
-    done = run_demo(tmp_path)
+    done = shown.done
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert sum(line.startswith("  ok   ") for line in lines) >= 15
@@ -33,15 +50,15 @@ def test_the_demo_runs_and_every_claim_holds(tmp_path: Path) -> None:
     assert len(lines) <= 50
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
-    assert list(tmp_path.iterdir()) == []
+    assert list(shown.folder.iterdir()) == []
 
 
-def test_the_demo_shows_a_kill_a_person_a_replay_a_server_and_tampering(tmp_path: Path) -> None:
+def test_the_demo_shows_a_kill_a_person_a_replay_a_server_and_tampering(shown: Shown) -> None:
     """One payment, though the agent was killed inside it, beside the file and over HTTP.
 
     The refusals are the ledger's words; over HTTP the lease keeps the killed worker's run.
     """
-    out = run_demo(tmp_path).stdout
+    out = shown.done.stdout
     assert "died of SIGKILL, after it had paid" in out
     assert "Error: Run R waits for a decision about call_2" in out
     assert "the answer is the undisturbed run's: Invoice 17 is paid: 120." in out

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
@@ -26,25 +28,31 @@ def run(*command: object, cwd: Path) -> str:
 
 
 class Installed(NamedTuple):
-    """An environment that has the built wheel, what that asks for and pytest, and nothing else."""
+    """An environment that has the built wheel, its dependencies, and nothing else."""
 
     wheel: Path
     python: Path
     command: Path
 
 
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel, built here and installed elsewhere: once for all workers that pytest has."""
-    base = tmp_path_factory.getbasetemp()
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None], /) -> Path:
+    """A folder that is made once for all workers that pytest has."""
+    base = factory.getbasetemp()
     # A worker's folder is in the folder of all of them.
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "installed-wheel"
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     folder.mkdir(exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "ready").exists():
-            _install(folder)
+            make(folder)
             (folder / "ready").touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel, built here and installed elsewhere."""
+    folder = once(tmp_path_factory, "installed-wheel", _install)
     (wheel,) = folder.glob("turnledger-*.whl")
     programs = folder / "venv/bin"
     return Installed(wheel, programs / "python", programs / "turnledger")
@@ -58,12 +66,26 @@ def _install(folder: Path) -> None:
     )
     (wheel,) = folder.glob("turnledger-*.whl")
     run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    run(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", wheel, "pytest", cwd=folder)
+    run(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+
+
+@pytest.fixture(scope="session")
+def python_with_pytest(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of a copy of that environment, with pytest added."""
+
+    def add_pytest(folder: Path) -> None:
+        shutil.copytree(installed.python.parents[1], folder / "venv", symlinks=True)
+        # Scripts that were copied start the Python of the first environment.
+        for script in ("pip", "turnledger"):
+            (folder / "venv/bin" / script).unlink()
+        run(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", "pytest", cwd=folder)
+
+    return once(tmp_path_factory, "wheel-and-pytest", add_pytest) / "venv/bin/python"
 
 
 def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_path: Path) -> None:
     """The built wheel brings the four packages, their types and a command that works."""
-    wheel, _, command = installed
+    wheel, python, command = installed
     names = ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"turnledger"}
     assert "turnledger/py.typed" in names
@@ -72,6 +94,10 @@ def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_pa
     assert "append" in run(command, "--help", cwd=tmp_path)
     assert "runs" in run(command, "--db", "memory://", "runs", "--help", cwd=tmp_path)
     # The core is small: no extra came along, and PostgreSQL says what it needs.
+    listed = run(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower().split()
+    found = {line.partition("==")[0] for line in listed}
+    assert {"turnledger", "click"} <= found
+    assert not found & {"pytest", "httpx", "fastapi", "psycopg", "openai", "anthropic"}
     done = subprocess.run(
         [str(command), "--db", "postgresql://nobody@localhost/none", "runs"],
         cwd=tmp_path,
@@ -83,10 +109,12 @@ def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_pa
     assert "pip install 'turnledger[postgres]'" in done.stderr
 
 
-def test_a_bug_becomes_a_test_in_a_project_of_its_own(installed: Installed, tmp_path: Path) -> None:
+def test_a_bug_becomes_a_test_in_a_project_of_its_own(
+    installed: Installed, python_with_pytest: Path, tmp_path: Path
+) -> None:
     """The installed command writes it, it passes there, and fails after a change of one line."""
     _, python, command = installed
-    project = Project(tmp_path, python)
+    project = Project(tmp_path, python_with_pytest)
     run(python, "shop.py", "runs.db", RUN, cwd=tmp_path)
     run(command, "export", RUN, "--test", "tests/test_bug.py", "--app", "shop:loop", cwd=tmp_path)
     passed = project.pytest("-q")

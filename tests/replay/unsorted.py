@@ -23,7 +23,9 @@ from turnledger.runtime import Session
 
 ROOT = Path(__file__).parents[2]
 RUN = UUID("0197b0a4-7c55-7a4e-9d0e-3b1d3a2f6c01")
-HERBS = {"juniper", "clover", "sorrel", "yarrow", "thyme", "dandelion", "plantain", "vetch"}
+NAMES = ("juniper", "clover", "sorrel", "yarrow", "thyme", "dandelion", "plantain", "vetch")
+# Not a constant of the module: the order of one is another if it comes from compiled bytecode.
+HERBS = {*NAMES}
 
 
 def recorded_with(ledger: Path, *, seed: int, sort: bool = False) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from tests.servers.certificates import FewCertificates
+
 # --- what a script answers, in no provider's words ----------------------------------
 
 
@@ -198,6 +200,7 @@ class StrictServer:
         self.closing = Event()
         # A client waits for more, and it has closed its connection instead.
         self.waits, self.left = Event(), Event()
+        self._few = FewCertificates()
         self._lock = Lock()
         self._attempts: dict[int, int] = {}
         self._http = _QuietServer(("127.0.0.1", 0), _handler_for(self))
@@ -214,6 +217,7 @@ class StrictServer:
         return [asked.body for asked in self.asked]
 
     def __enter__(self) -> StrictServer:
+        self._few.__enter__()
         self._thread.start()
         return self
 
@@ -223,6 +227,7 @@ class StrictServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._few.__exit__()
         self.closing.set()
         self._http.shutdown()
         self._http.server_close()

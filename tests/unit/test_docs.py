@@ -31,6 +31,7 @@ from uuid import UUID
 import pytest
 
 from tests.postgres import BINARIES, FAST, PostgresServer, new_database
+from tests.projects import FOREIGN_PLUGINS
 from tests.unit.docs_providers import OTHERS, Providers, are_needed
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +133,9 @@ class Reader:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         environment |= providers.environment if providers else {}
         environment["CHECKOUT"] = str(ROOT)  # as readers of a page about examples/ set it
+        environment["PYTEST_ADDOPTS"] = FOREIGN_PLUGINS
+        # A page changes a file sooner than a reader: within the second that bytecode can't tell.
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
         # Our own command, and the psql and pg_dump that belong to the tests' server.
         path = (str(Path(sys.executable).parent), str(BINARIES), environment["PATH"])
         environment["PATH"] = os.pathsep.join(path)

@@ -63,6 +63,19 @@ def test_runs_are_listed_newest_first(ledger: LedgerLike) -> None:
     assert ids(ledger.runs()) == runs[::-1]
 
 
+def test_runs_are_found_by_their_parent(ledger: LedgerLike) -> None:
+    """Forks and continuations of a run itself, newest first, and not those of its forks."""
+    run, other = begin(ledger, 2)
+    fork = ledger.fork(run, 1, tags={"team": "red"})
+    continued = new_run_id()
+    ledger.append(continued, RunStarted(parent=run, at=1, kind="continuation"), NEW)
+    inner = ledger.fork(fork, 2)
+    assert ids(ledger.runs(parent=run)) == [continued, fork]
+    assert ids(ledger.runs(parent=run, tags={"team": "red"})) == [fork]
+    assert ids(ledger.runs(parent=fork)) == [inner]
+    assert ids(ledger.runs(parent=other)) == []
+
+
 def test_runs_are_found_by_the_beginning_or_the_end_of_their_id(ledger: LedgerLike) -> None:
     """In any case, with hyphens or without, newest first; what is no part of an id is refused."""
     texts = ("01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-0000-774b-bcce-b302099a01ab")

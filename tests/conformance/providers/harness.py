@@ -10,13 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
-
-import certifi
-import pytest
 
 from tests.quiet_litellm import litellm_as_it_is
 from tests.servers.anthropic_messages import AnthropicMessages
@@ -114,33 +108,11 @@ class UnderTest:
         self.server.script = script
 
 
-@cache
-def _one_certificate() -> Any:
-    """A file with one certificate, there until the process ends.
-
-    The servers speak plain HTTP. A client of an SDK would read all certificates of the world first,
-    which takes longer than the rest of most tests.
-    """
-    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
-    file = NamedTemporaryFile("w", suffix=".pem")  # noqa: SIM115
-    file.write(first + end)
-    file.flush()
-    return file
-
-
-@contextmanager
-def _few_certificates() -> Iterator[None]:
-    """One variable, and not a copy of all: LiteLLM sets some for good when it is imported."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", _one_certificate().name)
-        yield
-
-
 @contextmanager
 def under_test(name: str, *, stream: bool = False) -> Iterator[UnderTest]:
     provider = PROVIDERS[name]
     quiet = litellm_as_it_is() if name == "litellm" else nullcontext()
-    with quiet, _few_certificates(), StrictServer(provider.wire(), _unasked) as server:
+    with quiet, StrictServer(provider.wire(), _unasked) as server:
         one = UnderTest(provider, server, stream, [])
         try:
             yield one

@@ -8,7 +8,6 @@ middle of streams. Then all runs are replayed without a network, and with change
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import signal
 import sys
@@ -19,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.crash.fuses import fuse, last_words, lay
+from tests.crash.fuses import fuse, last_words, lay, warm_up
 from tests.crash.processes import Crew, Voice
 from tests.frameworks.agents.changes import CHANGES, RECORDED, expected
 from tests.frameworks.agents.shop import IN_STREAM, Shop, call_of, effects_in, result_of
@@ -103,7 +102,7 @@ def _warm(plan: Plan, crew: Crew) -> None:
     for name in modules:
         with suppress(Exception):
             import_module(name)
-    gc.freeze()
+    warm_up()
 
 
 def _name(moment: Any) -> str:
