@@ -17,7 +17,7 @@ from turnledger.adapters.http.live import broadcast, history
 from turnledger.adapters.http.live.broadcast import Broadcast
 from turnledger.adapters.http.live.history import LedgerHistory, RunHistory
 from turnledger.adapters.http.live.messages import Message
-from turnledger.adapters.http.routes.event_stream import EventStream
+from turnledger.adapters.http.routes.streams import EventStream
 from turnledger.adapters.http.served import Served
 from turnledger.adapters.http.work import Work
 from turnledger.ledger import ANY, CustomEvent, Ledger

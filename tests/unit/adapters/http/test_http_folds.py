@@ -14,7 +14,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.unit.adapters.http.served_ledger import PATIENCE, ServedLedger, served_ledger
+from tests.servers.ledger_server import PATIENCE, LedgerServer, served_ledger
 from turnledger.adapters.http.work import FOLDS, READS, ClientGoneError
 from turnledger.ledger import ANY, CustomEvent, Ledger
 
@@ -25,13 +25,13 @@ COUNT = READS + FOLDS
 
 
 @pytest.fixture
-def served() -> Iterator[ServedLedger]:
+def served() -> Iterator[LedgerServer]:
     with served_ledger() as served:
         served.ledger.append(RUN, [CustomEvent(kind="test.note")] * 3, ANY)
         yield served
 
 
-def add_fold(served: ServedLedger, call: Callable[[Flag], None]) -> None:
+def add_fold(served: LedgerServer, call: Callable[[Flag], None]) -> None:
     """A route `/fold` whose fold is this call."""
 
     async def fold(request: Request) -> Response:
@@ -41,7 +41,7 @@ def add_fold(served: ServedLedger, call: Callable[[Flag], None]) -> None:
     served.app.api.add("GET", "/fold", fold, role="reader", answers={})
 
 
-def test_folds_never_make_a_page_of_events_wait(served: ServedLedger) -> None:
+def test_folds_never_make_a_page_of_events_wait(served: LedgerServer) -> None:
     """While as many folds as may are under way, and more wait, a page of events is answered."""
     begun, go_on = Semaphore(0), Flag()
 
@@ -70,7 +70,7 @@ def test_folds_never_make_a_page_of_events_wait(served: ServedLedger) -> None:
     assert [answer.text for answer in folded] == ["folded"] * COUNT
 
 
-def test_a_client_that_has_gone_ends_its_fold(served: ServedLedger) -> None:
+def test_a_client_that_has_gone_ends_its_fold(served: LedgerServer) -> None:
     """When the connection is closed, the fold is told, and its place is free for the next one."""
     begun, told = Semaphore(0), Queue[bool]()
 
@@ -86,7 +86,7 @@ def test_a_client_that_has_gone_ends_its_fold(served: ServedLedger) -> None:
         assert told.get(timeout=PATIENCE)
 
 
-def test_a_client_that_has_gone_ends_the_reading_of_a_run(served: ServedLedger) -> None:
+def test_a_client_that_has_gone_ends_the_reading_of_a_run(served: LedgerServer) -> None:
     """A fold that reads a run again and again ends when its client has gone."""
     begun, ended = Semaphore(0), Queue[type[BaseException] | None]()
 

@@ -20,7 +20,7 @@ from turnledger.adapters.http.protocol import problems
 from turnledger.adapters.http.protocol.bodies import JSON, NDJSON, decoded
 from turnledger.adapters.http.protocol.envelopes import TAGS, read_batch
 from turnledger.adapters.http.protocol.problems import Kind, ProblemError
-from turnledger.adapters.http.routes.claims import ClaimRequest
+from turnledger.adapters.http.routes.run.claims import ClaimRequest
 from turnledger.ledger.events.types import EVENT_TYPES
 
 DOCUMENT = served_document()

@@ -167,3 +167,15 @@ def test_runs_are_looked_into(api: Api) -> None:
     exported = get(api, info.run_id, "export")
     assert exported.text.startswith('{"turnledger":')
     assert api.call("GET", "/v1/doubts").status_code == 200
+
+
+def test_a_conversation_is_its_turns_and_its_calls_at_one_version(api: Api) -> None:
+    """One answer for both, with the same bounds, for a client that shows them side by side."""
+    run = next(iter(api.ledger.runs())).run_id
+    for query in ({"at": 5}, {"from": -3, "limit": 3, "cut": True}):
+        both = get(api, run, "conversation", **query)
+        assert both.json() == {
+            "turns": get(api, run, "messages", **query).json(),
+            "tools": get(api, run, "tools", **query).json(),
+        }
+        assert ("immutable" in both.headers["cache-control"]) is ("at" in query)

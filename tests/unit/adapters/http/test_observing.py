@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from tests.secret_samples import samples as secrets
+from tests.servers.ledger_server import served_ledger
 from tests.unit.adapters.http.calling import Api
 from turnledger.adapters.http.observe import Metrics
 
@@ -103,3 +105,25 @@ def test_the_log_of_requests_holds_nothing_secret(
     assert secret not in caplog.text
     assert api.token not in caplog.text
     assert api.token.split("_")[2] not in caplog.text
+
+
+def test_an_unexpected_error_has_an_id_that_the_log_has_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The problem has the id and nothing of the error; the log has both, without secrets."""
+    secret = secrets(1, 1, ["github-token"])[0].text
+
+    async def fail() -> None:
+        raise RuntimeError(f"broken: {secret}")
+
+    with served_ledger() as served:
+        served.app.api.add("GET", "/fail", fail, role="reader", answers={})
+        answer = served.get("/fail")
+    assert answer.status_code == 500
+    detail = answer.json()["detail"]
+    found = re.fullmatch(r"The server failed: error ([0-9a-f]{16})\. .*", detail)
+    assert found is not None, detail
+    assert f"Error {found[1]}: GET /fail" in caplog.text
+    assert "RuntimeError: broken: " in caplog.text
+    assert secret not in caplog.text
+    assert "broken" not in answer.text

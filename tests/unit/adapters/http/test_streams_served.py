@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from tests.postgres import eventually
-from tests.unit.adapters.http.served_ledger import ServedLedger, served_ledger
+from tests.servers.ledger_server import LedgerServer, served_ledger
 from turnledger.adapters.http.live import slots
 from turnledger.adapters.http.live.messages import Message
-from turnledger.adapters.http.routes import event_stream, streams
+from turnledger.adapters.http.routes import streams
 from turnledger.adapters.http.serving.listener import listen
 from turnledger.adapters.http.serving.settings import Settings
 from turnledger.ledger import ANY, CustomEvent, Ledger, Record, RunStarted
@@ -27,7 +27,7 @@ RUN, OTHER, CHILD = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 @pytest.fixture
-def served() -> Iterator[ServedLedger]:
+def served() -> Iterator[LedgerServer]:
     with served_ledger() as served:
         yield served
 
@@ -42,7 +42,7 @@ def ids(messages: Iterator[dict[str, Any]], count: int) -> list[int]:
     return list(islice(found, count))
 
 
-def test_a_message_is_the_record(served: ServedLedger) -> None:
+def test_a_message_is_the_record(served: LedgerServer) -> None:
     """The data of a message is what the record has, and its id the position."""
     note(served.ledger, data={"text": "two\nlines", "é": "\u2028"})
     with served.stream("/v1/stream") as messages:
@@ -54,7 +54,7 @@ def test_a_message_is_the_record(served: ServedLedger) -> None:
     assert message["data"]["event_id"] == str(record.event_id)
 
 
-def test_large_data_is_cut(served: ServedLedger) -> None:
+def test_large_data_is_cut(served: LedgerServer) -> None:
     """Data above 64 kB is not in the message, which says where the whole event is."""
     note(served.ledger, data="x" * 65_536)
     with served.stream("/v1/stream") as messages:
@@ -65,7 +65,7 @@ def test_large_data_is_cut(served: ServedLedger) -> None:
     assert whole.items() <= message["data"].items()
 
 
-def test_the_last_event_id_goes_before_after(served: ServedLedger) -> None:
+def test_the_last_event_id_goes_before_after(served: LedgerServer) -> None:
     """A client that comes back to the same address resumes after its last event."""
     note(served.ledger, count=6)
     with served.stream("/v1/stream?after=2") as messages:
@@ -74,7 +74,7 @@ def test_the_last_event_id_goes_before_after(served: ServedLedger) -> None:
         assert ids(messages, 2) == [5, 6]
 
 
-def test_a_run_has_its_own_events_alone(served: ServedLedger) -> None:
+def test_a_run_has_its_own_events_alone(served: LedgerServer) -> None:
     """The stream of a run has its recorded and its new events, and none of others."""
     note(served.ledger, count=2)
     note(served.ledger, OTHER)
@@ -86,7 +86,7 @@ def test_a_run_has_its_own_events_alone(served: ServedLedger) -> None:
         assert ids(messages, 1) == [6]
 
 
-def test_a_fork_begins_with_what_it_shares(served: ServedLedger) -> None:
+def test_a_fork_begins_with_what_it_shares(served: LedgerServer) -> None:
     """The stream of a fork has its ancestor's events up to the fork, from any position."""
     served.ledger.append(RUN, RunStarted(), ANY)
     for _ in range(3):
@@ -110,7 +110,7 @@ def test_a_fork_begins_with_what_it_shares(served: ServedLedger) -> None:
     ],
 )
 def test_what_can_not_be_followed_is_refused(
-    served: ServedLedger, path: str, headers: dict[str, str], status: int
+    served: LedgerServer, path: str, headers: dict[str, str], status: int
 ) -> None:
     """An unknown run and a position that is none are refused before a stream begins."""
     answer = httpx.get(f"{served.url}{path}", headers={**served.headers, **headers})
@@ -118,7 +118,7 @@ def test_what_can_not_be_followed_is_refused(
 
 
 def test_a_position_of_another_ledger_is_no_place_to_follow_from(
-    served: ServedLedger, monkeypatch: pytest.MonkeyPatch
+    served: LedgerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything up to it would be left out, and nobody would know."""
     monkeypatch.setattr(streams, "PAUSE", 0)
@@ -132,7 +132,7 @@ def test_a_position_of_another_ledger_is_no_place_to_follow_from(
         assert ids(messages, 1) == [2]
 
 
-def test_one_thread_follows_for_all(served: ServedLedger) -> None:
+def test_one_thread_follows_for_all(served: LedgerServer) -> None:
     """Clients share one follower of the ledger, which ends with the server."""
     names = [thread.name for thread in threading.enumerate()]
     assert "turnledger-broadcast" not in names
@@ -158,19 +158,19 @@ def test_a_stopping_server_ends_streams_and_its_thread() -> None:
 
 
 def test_a_revoked_token_ends_its_stream(
-    served: ServedLedger, monkeypatch: pytest.MonkeyPatch
+    served: LedgerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Comments go on while the token is valid; with it, the stream ends."""
-    monkeypatch.setattr(event_stream, "COMMENT", 0.01)
+    monkeypatch.setattr(streams, "COMMENT", 0.01)
     with served.stream("/v1/stream") as messages:
         comments = list(islice(messages, 4))
         assert comments[1:] == [{"": "ping"}] * 3
-        served.tokens.revoke(served.token.split("_")[1])
+        served.tokens.revoke(served.reader.split("_")[1])
         assert all(message == {"": "ping"} for message in messages)
     eventually(lambda: served.app.served.slots.taken == 0)
 
 
-def test_streams_are_limited(served: ServedLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_are_limited(served: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """One stream more than a token may have is refused, until one of them ends."""
     monkeypatch.setattr(served.app.served, "slots", slots.StreamSlots(each_token=2))
     with served.stream("/v1/stream") as first, served.stream("/v1/stream") as second:
@@ -185,7 +185,7 @@ def test_streams_are_limited(served: ServedLedger, monkeypatch: pytest.MonkeyPat
         assert next(again)["retry"]
 
 
-def test_a_reader_that_never_reads_is_closed(served: ServedLedger) -> None:
+def test_a_reader_that_never_reads_is_closed(served: LedgerServer) -> None:
     """A client that reads nothing is closed once its queue is full, and others get everything."""
     note(served.ledger)
     with served.stream("/v1/stream") as messages, served.connect("/v1/stream"):
@@ -197,7 +197,7 @@ def test_a_reader_that_never_reads_is_closed(served: ServedLedger) -> None:
         eventually(lambda: served.app.served.slots.taken == 1)
 
 
-def test_one_large_append_does_not_close_a_client(served: ServedLedger) -> None:
+def test_one_large_append_does_not_close_a_client(served: LedgerServer) -> None:
     """A client that reads gets more in one go than its queue holds, on one connection."""
     note(served.ledger)
     with served.stream("/v1/stream") as messages:

@@ -74,6 +74,9 @@ def test_a_view_with_several_lists_has_a_first_one() -> None:
     assert found.rest == {name: whole[name] for name in ("evaluation_id", "system")}
     assert window(state, "summary").rest == state.to_json()["summary"]
     assert window(state, "tools", 10**9).items == ()
+    last = window(state, "history/messages", -3)
+    assert (last.start, last.items) == (found.total - 3, tuple(whole["messages"][-3:]))
+    assert window(state, "history/messages", -1_000).start == max(found.total - 1_000, 0)
 
 
 def test_a_prompts_stream_has_its_view() -> None:
@@ -96,7 +99,7 @@ def test_a_prompts_stream_has_its_view() -> None:
         ("history/turns/0", 0, 1, "there are history/turns"),
         ("summary/tags", 0, 1, "there are none"),
         ("tools/~2", 0, 1, "Invalid JSON Pointer"),
-        ("tools", -1, 1, "Invalid start: got -1"),
+        ("tools", -1_001, 1, "Invalid start: got -1001"),
         ("tools", 2**63, 1, "Invalid start"),
         ("tools", 0, -1, "Invalid limit: got -1"),
         ("tools", 0, 1_001, "expected 0 to 1000"),

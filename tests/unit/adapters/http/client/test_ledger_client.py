@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
 import turnledger
@@ -25,12 +26,19 @@ from turnledger.adapters.http import (
     ServerRefusedError,
 )
 from turnledger.adapters.http.client.errors import error_of
+from turnledger.adapters.http.client.sockets import (
+    Answer,
+    NoAnswerError,
+    NotReachedError,
+    open_transport,
+)
 from turnledger.adapters.http.protocol.problems import ERRORS, problem_of
 from turnledger.ledger import (
     ANY,
     NEW,
     ConcurrentAppendError,
     CustomEvent,
+    IntegrityFailureError,
     InvalidTokenError,
     InvalidUrlError,
     Ledger,
@@ -124,31 +132,51 @@ def test_another_server_is_told_from_a_ledgers(server: LedgerServer) -> None:
 # --- retries ---
 
 
-class Flaky(httpx.BaseTransport):
+class Flaky:
     """Loses the answers of the first requests, after the server has done what they ask."""
 
-    def __init__(self, lost: int, answer: httpx.Response | None = None) -> None:
-        self._real = httpx.HTTPTransport()
+    def __init__(self, client: LedgerClient, lost: int, answer: Answer | None = None) -> None:
+        self._real = open_transport(client.url)
         self.lost, self.seen = lost, 0
         self._answer = answer
+        connection: Any = client.store.connection  # type: ignore[attr-defined]
+        connection._transport.close()
+        connection._transport = self
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def send(self, *request: Any) -> Answer:
         self.seen += 1
         if self.seen > self.lost:
-            return self._real.handle_request(request)
+            return self._real.send(*request)
         if self._answer is not None:
             return self._answer
-        self._real.handle_request(request).read()
-        raise httpx.ReadError("the connection was reset")
+        self._real.send(*request)
+        raise NoAnswerError("the connection was reset")
 
     def close(self) -> None:
         self._real.close()
 
 
-def through(client: LedgerClient, flaky: Flaky) -> None:
-    connection: Any = client.store.connection  # type: ignore[attr-defined]
-    connection._http._transport.close()
-    connection._http._transport = flaky
+class Refused:
+    """Counts the connections that are refused, and does something at each."""
+
+    def __init__(self, client: LedgerClient, then: Callable[[], object]) -> None:
+        self._real = open_transport(client.url)
+        self.count = 0
+        self._then = then
+        connection: Any = client.store.connection  # type: ignore[attr-defined]
+        connection._transport.close()
+        connection._transport = self
+
+    def send(self, *request: Any) -> Answer:
+        try:
+            return self._real.send(*request)
+        except NotReachedError:
+            self.count += 1
+            self._then()
+            raise
+
+    def close(self) -> None:
+        self._real.close()
 
 
 def test_a_lost_answer_is_asked_for_again_with_the_same_ids(
@@ -162,8 +190,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_ids(
         lambda: client.claim(run),
         lambda: client.fork(run, 3, child=new_run_id()),
     ):
-        flaky = Flaky(2)
-        through(client, flaky)
+        flaky = Flaky(client, 2)
         act()
         assert flaky.seen >= 3
     tags = [record.tag for record in server.ledger.tail()]
@@ -171,11 +198,38 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_ids(
     assert tags == ["run.started", "custom", "run.started", *claims, "run.started"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(302, b""), ServerRefusedError),
+        (Answer(304, b""), ServerRefusedError),
+        (Answer(200, b"<html>Log in</html>"), IntegrityFailureError),
+        (Answer(200, b""), IntegrityFailureError),
+        (Answer(200, b"[" * 100_000), IntegrityFailureError),
+    ],
+    ids=["redirect", "not modified", "a page", "nothing", "deep"],
+)
+def test_an_answer_that_no_ledger_gives_is_an_error_of_its_own(
+    client: LedgerClient, answer: Answer, expected: type[TurnledgerError]
+) -> None:
+    """A redirect is not followed and not taken for success, whatever was asked."""
+    run = new_run_id()
+    Flaky(client, 100, answer)
+    for ask in (
+        lambda: client.head(run),
+        lambda: client.append(run, RunStarted(), NEW),
+        lambda: client.claim(run),
+        lambda: client.worker_of(run),
+        lambda: client.verify(run),
+    ):
+        with pytest.raises(expected):
+            ask()
+
+
 def test_503_is_tried_again_after_the_time_that_it_names(client: LedgerClient) -> None:
     """The last answer counts."""
     answer = problem_of(StoreBusyError("busy")).response()
-    flaky = Flaky(1, httpx.Response(503, headers={"retry-after": "0"}, content=answer.body))
-    through(client, flaky)
+    flaky = Flaky(client, 1, Answer(503, bytes(answer.body), "0"))
     assert client.head(new_run_id()) == 0
     assert flaky.seen == 2
 
@@ -189,6 +243,33 @@ def test_the_tries_end_and_say_what_to_append_again() -> None:
     ):
         client.append(new_run_id(), event, NEW)
     assert [draft.event for draft in caught.value.drafts] == [event]
+
+
+def test_a_server_that_was_never_reached_is_not_waited_for() -> None:
+    """A wrong address is an error after one try, however long the client would wait."""
+    with LedgerClient("http://127.0.0.1:1", "", wait=30) as client:
+        transport = Refused(client, lambda: None)
+        with pytest.raises(StoreUnavailableError, match="Check that the server runs"):
+            client.head(new_run_id())
+    assert transport.count == 1
+
+
+def test_a_server_that_has_answered_once_is_waited_for() -> None:
+    """A call during a restart gets its answer from the server that comes back."""
+    run = new_run_id()
+    with ExitStack() as stack:
+        ledger = stack.enter_context(Ledger.open("memory://"))
+        with LedgerServer(ledger) as before:
+            client = stack.enter_context(LedgerClient(before.url, before.token()))
+            client.append(run, RunStarted(), NEW)
+
+        def restart() -> None:
+            port = urlsplit(before.url).port
+            stack.enter_context(LedgerServer(ledger, port=port or 0))
+
+        transport = Refused(client, restart)
+        assert client.head(run) == 1
+        assert transport.count == 1
 
 
 def test_a_closed_client_says_so(client: LedgerClient) -> None:
