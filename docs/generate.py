@@ -27,6 +27,7 @@ from msgspec import inspect as types
 
 import turnledger as front_door
 from docs.http_pages import http_page, openapi_document, problems_page
+from docs.page_keys import page_keys
 from docs.screens import SCREENS, WIDTHS, rendered
 from docs.website.markdown import NOTE, table
 from tests.mutants.table import page, read_table
@@ -334,6 +335,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/events.md": events_page,
     "reference/http.md": http_page,
     "reference/openapi.json": openapi_document,
+    "reference/page-keys.md": page_keys,
     "reference/problems.md": problems_page,
     "requirements.md": lambda: page(read_table()),
     **{

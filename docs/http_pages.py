@@ -145,6 +145,8 @@ def type_text(schema: dict[str, Any]) -> str:
     if several := schema.get("anyOf") or schema.get("oneOf"):
         return _several(several)
     kind = schema.get("type")
+    if "prefixItems" in schema:
+        return f"[{', '.join(map(type_text, schema['prefixItems']))}]"
     if kind == "array":
         return f"list of {type_text(schema.get('items', {}))}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):

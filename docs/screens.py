@@ -420,13 +420,17 @@ class Terminal(io.TextIOWrapper):
         return buffer.getvalue().decode()
 
 
+# Where lines break depends on the length of a path: the same on every machine.
+FOLDERS = "/tmp"  # noqa: S108
+
+
 @contextmanager
 def stage(width: int) -> Iterator[tuple[ScreenClock, dict[str, str]]]:
     """A folder with the ledger and the agent, and a terminal of this width."""
     clock = ScreenClock()
     variables = {"COLUMNS": str(width), "NO_COLOR": "1", "TERM": "dumb", "TURNLEDGER_DB": "runs.db"}
     with (
-        TemporaryDirectory() as folder,
+        TemporaryDirectory(dir=FOLDERS) as folder,
         chdir(folder),
         patch.dict(os.environ, variables),
         patch.object(sys, "path", [folder, *sys.path]),
