@@ -17,12 +17,16 @@ SOAK_MINUTES ?= 30
 export SOAK_MINUTES
 # mkdocs-material prints that it reaches its end of life in 2027: known, and not news at each build.
 export NO_MKDOCS_2_WARNING := 1
+# Tests start thousands of processes, and three workers import all of the tests: each would compile
+# the same files again if Python were told to keep nothing of it.
+unexport PYTHONDONTWRITEBYTECODE
 # What `make sandbox-tests` demands: bubblewrap, podman or both.
 SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
 .PHONY: help demo unit test full soak mutants check lint bench docs peers lines test-pythons release-check clean links
-.PHONY: sandbox-tests debian-packages newest langgraph-tests langgraph-folder typescript
+.PHONY: sandbox-tests debian-packages newest langgraph-tests langgraph-folder typescript page page-setup
+.PHONY: browser page-check screenshots
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,11 +37,11 @@ demo: $(CORE)  ## the main job on SQLite: kill, recover, replay, serve; no keys,
 unit: $(DEV)  ## tests that start no process and no server, for every save
 	$(PYTEST) -m "not soak and not full and not process and not slow" --no-processes tests/unit
 
-test: $(DEV) $(FRAMEWORKS)/.installed debian-packages  ## all tests; of each large matrix one cell of every row and column
+test: browser $(DEV) $(FRAMEWORKS)/.installed debian-packages  ## all tests; of each large matrix one cell of every row and column
 	$(PYTEST) -m "not soak and not full"
 	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
-full: $(FULL) $(FRAMEWORKS)/.installed debian-packages  ## all tests, matrices whole
+full: browser $(FULL) $(FRAMEWORKS)/.installed debian-packages  ## all tests, matrices whole
 	$(PYTEST) -m "not soak"
 	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak"
 
@@ -64,7 +68,9 @@ soak: $(DEV) $(SOAK)  ## long searches, SOAK_MINUTES (30) at most
 mutants: $(DEV)  ## break each requirement, and see that the tests named for it notice
 	$(BIN)/python -m tests.mutants
 
-check: lint test  ## what CI runs: lint, types, import rules, tests
+check: lint test  ## what CI runs: lint, types, import rules, tests, and the page built again
+	@if $(CAN_BUILD_PAGE); then $(MAKE) --no-print-directory page-check; else \
+	  echo "The page was not built again: that needs node 20.19 or later, and 'make page-setup'."; fi
 
 lint: $(DEV)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
@@ -73,7 +79,7 @@ lint: $(DEV)  ## ruff, mypy, import-linter
 	$(BIN)/mypy tests/unit/typed_project
 	$(BIN)/lint-imports
 
-bench: $(DEV) $(FRAMEWORKS)/.installed  ## costs, as ratios against the physical limit
+bench: browser $(DEV) $(FRAMEWORKS)/.installed  ## costs, as ratios against the physical limit
 	$(BIN)/python -m benchmarks
 	$(FRAMEWORKS)/bin/python -m benchmarks langgraph
 
@@ -81,6 +87,26 @@ docs: $(DOCS)  ## write the generated pages, and build the site into site/, with
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m mkdocs build --strict
 	$(BIN)/python -m docs.website.check site
+
+browser:  ## the browser that tests of the page drive: found, or, as root on Debian, installed
+	@if test -n "$$CHROMIUM"; then command -v "$$CHROMIUM" >/dev/null; else \
+	  $(call with_packages,$(FIND_BROWSER),chromium fonts-dejavu-core,600); fi || { \
+	  echo "No browser for the tests of the page: expected chromium$${CHROMIUM:+ at $$CHROMIUM}. Run 'make" \
+	    "browser' as root on Debian (it installs chromium and fonts-dejavu-core, 113 MB), or give" \
+	    "CHROMIUM=path." >&2; exit 1; }
+
+page: page-setup typescript  ## build the page into adapters/web/static; needs node 20.19 or later
+	cd adapters/web/ui && npm run --silent build
+
+page-check:  ## build the page again from its sources, and compare every byte
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && cd adapters/web/ui \
+	  && npm exec --offline -- vite build --logLevel warn --emptyOutDir --outDir "$$folder" \
+	  && diff -r "$$folder" ../static && echo "The page built again is the same, byte for byte."
+
+screenshots: browser $(DEV)  ## the pictures of the page in docs/page
+	SCREENSHOTS=docs/page $(BIN)/python -m pytest tests/page/test_page_screenshots.py
+
+page-setup: adapters/web/ui/node_modules  ## get what building the page needs, from the network
 
 typescript: clients/typescript/node_modules  ## write the types of the HTTP API, from its document; needs node
 	cd clients/typescript && { \
@@ -91,17 +117,18 @@ peers: $(DEV) $(PEERS)/.installed  ## the same agent in other frameworks, whole 
 	$(BIN)/python -m examples.peers.compare --python $(PEERS)/bin/python \
 	  --check docs/explanation/compared-with-other-agents.md
 
-lines:  ## lines of Python: source of each package, tests
+lines:  ## lines of Python: source of each package, tests; and of the page
 	@count() { find "$$@" -type f \( -name '*.py' -o -name '*.pyi' \) -exec cat {} + | wc -l; }; \
 	for part in ledger projections runtime adapters tests; do \
 	  printf '%-12s %6d\n' $$part "$$(count $$part)"; \
 	done; \
-	printf '%-12s %6d\n' source "$$(count ledger projections runtime adapters)"
+	printf '%-12s %6d\n' source "$$(count ledger projections runtime adapters)"; \
+	printf '%-12s %6d\n' page "$$(find adapters/web/ui/src -type f -exec cat {} + | wc -l)"
 
 test-pythons: links  ## all tests on every Python at hand that is declared
 	$(PYTHON) tests/pythons.py
 
-release-check: $(DEV) debian-packages  ## build, install the wheel in an empty environment, run the README
+release-check: $(DEV) debian-packages page-check  ## build, install the wheel in an empty environment, run the README
 	$(BIN)/python -m pytest tests/e2e/test_wheel.py tests/e2e/test_packaging.py tests/unit/test_docs.py
 
 clean:  ## remove .venv and all caches
@@ -122,11 +149,21 @@ langgraph-folder:
 	  echo "LANGGRAPH_TESTS='$(LANGGRAPH_TESTS)': expected the folder 'tests' of LangGraph's sources, of" \
 	    "the version in tests/frameworks/requirements.txt, with test_pregel.py in it." >&2; exit 2; }
 
-# As root on Debian; elsewhere, or without a network, the tests in a real sandbox, and those of pages
-# with curl on them, say what is missing.
+# with_packages(check,packages,seconds): if the check fails, and as root on Debian, install the
+# packages and say so, then check again.
+with_packages = { $(1); } >/dev/null 2>&1 || { \
+  test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing from Debian: $(2)" \
+  && timeout $(3) sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $(2)' \
+    >/dev/null 2>&1 && { $(1); } >/dev/null 2>&1; }
+FIND_BROWSER := command -v chromium || command -v chromium-browser || command -v google-chrome
+
+# It never goes to the network by itself.
+CAN_BUILD_PAGE = test -d adapters/web/ui/node_modules && node -e \
+  'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null
+
+# Without them the tests in a real sandbox, and those of pages with curl on them, say what is missing.
 debian-packages:
-	@{ command -v bwrap && command -v curl; } >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	  && timeout 120 sh -c 'apt-get update -qq && apt-get install -qq -y bubblewrap curl'; } >/dev/null 2>&1 || true
+	@$(call with_packages,command -v bwrap && command -v curl,bubblewrap curl,120) || true
 
 $(CORE): pyproject.toml | links
 	$(PYTHON) -m venv $(VENV)
@@ -163,8 +200,8 @@ $(FRAMEWORKS)/.installed-langgraph-tests: $(FRAMEWORKS)/.installed tests/framewo
 	  --requirement tests/frameworks/langgraph/requirements.txt
 	@touch $@
 
-clients/typescript/node_modules: clients/typescript/package-lock.json
-	cd clients/typescript && npm ci --silent --no-audit --no-fund
+%/node_modules: %/package-lock.json
+	cd $* && npm ci --silent --no-audit --no-fund
 	@touch $@
 
 $(SOAK): $(DEV)

@@ -57,11 +57,11 @@ class Stage:
 
     def kill_an_agent(self, run: UUID) -> int:
         """Kill an agent inside its payment; how its process ended."""
-        agent = self.agent(run, stands_still=True)
-        while not self.still.exists() and agent.poll() is None:
-            time.sleep(0.01)
-        agent.kill()
-        return agent.wait()
+        with self.agent(run, stands_still=True) as agent:
+            while not self.still.exists() and agent.poll() is None:
+                time.sleep(0.01)
+            agent.kill()
+        return agent.returncode
 
     @contextmanager
     def server(self) -> Iterator[str]:
