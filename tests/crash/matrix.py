@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,12 @@ def _approved(agent: Agent, run: UUID) -> str | None:
             decide_approvals(ledger, run, waits.approvals)
 
 
+def _wait_until_free(ledger: Ledger, run: UUID) -> None:
+    """Until the store knows that the worker is dead: PostgreSQL sees its connection end."""
+    while ledger.worker_of(run):
+        time.sleep(0.005)
+
+
 def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, length: int) -> None:
     """Recover what there is, begin what there is not, and say how it ended."""
     point = fuse(voice, length)
@@ -212,6 +219,8 @@ def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, length: 
         voice.say("outcome", outcome)
         return
     with Ledger.open(plan["url"]) as ledger:
+        for number in range(len(ORDERS.get(plan["kind"], [Order()]))):
+            _wait_until_free(ledger, run_id(plan, step, number))
         lay(ledger, point)
         agent = _agent(plan, place, ledger, point)
         if isinstance(agent, Clerk) and _has_files(ledger, run_id(plan, step)):

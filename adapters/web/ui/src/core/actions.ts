@@ -1,6 +1,6 @@
 /** Actions: one table that binds the keys, and that help, the list by name and the docs are made of. */
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import table from "./actions.json";
 
 export interface Action {
@@ -21,7 +21,8 @@ export const offers = signal(0);
 export function useAction(id: string, run: () => void, isOn = true): void {
   const latest = useRef(run);
   latest.current = run;
-  useEffect(() => {
+  // With what is shown, not after it: a key that is pressed at once is not lost.
+  useLayoutEffect(() => {
     if (!isOn) return undefined;
     const mine = () => latest.current();
     offered.set(id, [...(offered.get(id) ?? []), mine]);
