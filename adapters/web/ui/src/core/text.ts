@@ -1,4 +1,4 @@
-/** Text of a run: characters that act, hide or reorder are shown as marks, as the command line does. */
+/** Text of a run: control, invisible and direction characters are shown as marks, as the command line does. */
 
 // The same set as adapters/terminal_text.py; a test compares the two.
 export const UNSAFE =

@@ -7,10 +7,10 @@ import { ProblemNote } from "../parts/Problem";
 import { Conversation } from "../run/Conversation";
 import { Details } from "../run/details/Details";
 import { EventList } from "../run/EventList";
-import { Lanes } from "../run/Lanes";
+import { Lanes } from "../run/strip/Lanes";
 import { RunContext, RunModel } from "../run/model";
-import { Strip } from "../run/Strip";
-import { RunHead } from "../run/RunHead";
+import { Strip } from "../run/strip/Strip";
+import { RunHead } from "../run/head/RunHead";
 
 export function RunScreen({ run }: { run: string }) {
   const model = useMemo(() => new RunModel(run), [run]);

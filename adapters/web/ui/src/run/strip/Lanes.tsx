@@ -2,13 +2,13 @@
 import "./lanes.css";
 import { signal } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { ask, client } from "../core/api";
-import { duration } from "../core/format";
-import { useLoader } from "../core/loading";
-import { visible } from "../core/text";
-import { useWidth } from "../parts/useWidth";
+import { ask, client } from "../../core/api";
+import { duration } from "../../core/format";
+import { useLoader } from "../../core/loading";
+import { visible } from "../../core/text";
+import { useWidth } from "../../parts/useWidth";
 import { axisOf, lanesOf, type Axis, type Lane, type Span, type WorkerSpan } from "./lanes_layout";
-import { useRun } from "./model";
+import { useRun } from "../model";
 
 const SPANS = 120;
 // Spans are loaded for so many versions at a time, away from where pages of events begin.

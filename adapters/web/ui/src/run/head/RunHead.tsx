@@ -1,11 +1,11 @@
 /** The lines above a run: what it is, how it stands, and what can be done with it. */
-import { number, shortId } from "../core/format";
-import { Text } from "../parts/Text";
+import { number, shortId } from "../../core/format";
+import { Text } from "../../parts/Text";
 import { CompareWith } from "./CompareWith";
 import { Copy } from "./Copy";
 import { Fork } from "./Fork";
 import { Lineage } from "./Lineage";
-import { useRun } from "./model";
+import { useRun } from "../model";
 import { SearchBar } from "./SearchBar";
 import { Verify } from "./Verify";
 

@@ -1,13 +1,13 @@
 /** Verifies a run on demand: its digests are recomputed. A run that was not verified never looks so. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { useAction } from "../core/actions";
-import { Problem, request, type Schemas } from "../core/api";
-import { count, number, shortId } from "../core/format";
-import { Dialog } from "../parts/Dialog";
-import { ProblemNote } from "../parts/Problem";
-import { Text } from "../parts/Text";
-import { useRun } from "./model";
+import { useAction } from "../../core/actions";
+import { Problem, request, type Schemas } from "../../core/api";
+import { count, number, shortId } from "../../core/format";
+import { Dialog } from "../../parts/Dialog";
+import { ProblemNote } from "../../parts/Problem";
+import { Text } from "../../parts/Text";
+import { useRun } from "../model";
 
 type Report = Schemas["Verified"];
 type Line = { records: number; of: number } | { report: Report };

@@ -2,12 +2,12 @@
 import "./search.css";
 import { effect, signal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { address, step } from "../core/address";
-import { useAction } from "../core/actions";
-import { ask, client, Problem, type Schemas } from "../core/api";
-import { count, number } from "../core/format";
-import { Text } from "../parts/Text";
-import { useRun, type RunModel } from "./model";
+import { address, step } from "../../core/address";
+import { useAction } from "../../core/actions";
+import { ask, client, Problem, type Schemas } from "../../core/api";
+import { count, number } from "../../core/format";
+import { Text } from "../../parts/Text";
+import { useRun, type RunModel } from "../model";
 
 const PAGE = 200;
 const MOST = 1000;

@@ -1,14 +1,14 @@
 /** The runs that a run is made of, and those that were forked from them, as a tree. */
 import { useSignal } from "@preact/signals";
-import { useAction } from "../core/actions";
-import { ask, client, type Schemas } from "../core/api";
-import { number, shortId, when } from "../core/format";
-import { useLoader } from "../core/loading";
-import { Dialog } from "../parts/Dialog";
-import { Link } from "../parts/Link";
-import { ProblemNote } from "../parts/Problem";
-import { Text } from "../parts/Text";
-import { useRun, type RunInfo } from "./model";
+import { useAction } from "../../core/actions";
+import { ask, client, type Schemas } from "../../core/api";
+import { number, shortId, when } from "../../core/format";
+import { useLoader } from "../../core/loading";
+import { Dialog } from "../../parts/Dialog";
+import { Link } from "../../parts/Link";
+import { ProblemNote } from "../../parts/Problem";
+import { Text } from "../../parts/Text";
+import { useRun, type RunInfo } from "../model";
 
 const CHILDREN = 50;
 

@@ -1,15 +1,15 @@
 /** Compare with another run: one of the same agent or prompt, or one whose id is pasted. */
 import { useSignal } from "@preact/signals";
-import "../compare/compare.css";
-import { useAction } from "../core/actions";
-import { jump } from "../core/address";
-import { ask, client, type Schemas } from "../core/api";
-import { count, shortId, when } from "../core/format";
-import { useLoader } from "../core/loading";
-import { Dialog } from "../parts/Dialog";
-import { ProblemNote } from "../parts/Problem";
-import { Text } from "../parts/Text";
-import { useRun, type RunInfo } from "./model";
+import "../../compare/compare.css";
+import { useAction } from "../../core/actions";
+import { jump } from "../../core/address";
+import { ask, client, type Schemas } from "../../core/api";
+import { count, shortId, when } from "../../core/format";
+import { useLoader } from "../../core/loading";
+import { Dialog } from "../../parts/Dialog";
+import { ProblemNote } from "../../parts/Problem";
+import { Text } from "../../parts/Text";
+import { useRun, type RunInfo } from "../model";
 
 const LISTED = 50;
 const ID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/i;

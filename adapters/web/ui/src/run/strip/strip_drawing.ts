@@ -1,5 +1,5 @@
 /** Draws the strip: a column a pixel, with the kinds of its events in proportion. */
-import { kindOfCharacter } from "../core/kinds";
+import { kindOfCharacter } from "../../core/kinds";
 
 export interface Standout {
   name: string;

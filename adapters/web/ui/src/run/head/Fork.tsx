@@ -1,16 +1,16 @@
 /** Fork here: a new run that goes on from this version, with the next event as it was, edited, or without it. */
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { jump } from "../core/address";
-import { useAction } from "../core/actions";
-import { ask, client, Problem, request, type Schemas } from "../core/api";
-import { number } from "../core/format";
-import { newId } from "../core/ids";
-import { useLoader } from "../core/loading";
-import { Dialog } from "../parts/Dialog";
-import { ProblemNote } from "../parts/Problem";
-import { Text } from "../parts/Text";
-import { useRun } from "./model";
+import { jump } from "../../core/address";
+import { useAction } from "../../core/actions";
+import { ask, client, Problem, request, type Schemas } from "../../core/api";
+import { number } from "../../core/format";
+import { newId } from "../../core/ids";
+import { useLoader } from "../../core/loading";
+import { Dialog } from "../../parts/Dialog";
+import { ProblemNote } from "../../parts/Problem";
+import { Text } from "../../parts/Text";
+import { useRun, type RunModel } from "../model";
 
 export function Fork() {
   const shown = useSignal(0);
@@ -69,6 +69,7 @@ function ForkForm({ at, close }: { at: number; close: () => void }) {
   const ids = useMemo(() => ({ child: newId(), event: newId() }), []);
   const text = useSignal<string | null>(null);
   const type = useSignal("");
+  const together = useSignal(0);
   const problem = useSignal<Problem | null>(null);
   const isSending = useSignal(false);
 
@@ -77,6 +78,7 @@ function ForkForm({ at, close }: { at: number; close: () => void }) {
       const response = await request(`/v1/runs/${model.run}/events/${at + 1}`);
       const event = (await response.json()) as Schemas["RecordLine"];
       type.value = event.type;
+      together.value = lastTogether(model, at + 1, event.recorded_at);
       text.value = JSON.stringify(event.data, null, 2);
     } catch (error) {
       problem.value = error as Problem;
@@ -134,12 +136,25 @@ function ForkForm({ at, close }: { at: number; close: () => void }) {
           />
         </label>
       )}
+      {together.value > at + 1 && (
+        <p>
+          The events up to {number(together.value)} were recorded together with it, such as the message that gives the
+          model a tool's result. The new run does not have them.
+        </p>
+      )}
       {problem.value && <Refused problem={problem.value} />}
       <button autofocus disabled={isSending.value} onClick={() => void send()}>
         {text.value === null ? "Fork" : "Fork with this event"}
       </button>
     </>
   );
+}
+
+/** The last event that was recorded in one commit with this one, as far as they are loaded. */
+function lastTogether(model: RunModel, version: number, time: string): number {
+  let last = version;
+  while (model.events.get(last + 1)?.recorded_at === time) last += 1;
+  return last;
 }
 
 /** Why the server refused it, with the place in the event that it names. */

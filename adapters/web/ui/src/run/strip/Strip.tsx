@@ -2,12 +2,12 @@
 import "./strip.css";
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { step } from "../core/address";
-import { useAction } from "../core/actions";
-import { count } from "../core/format";
-import { DOUBTS, FAILURES, kindOfCharacter, RESUMES } from "../core/kinds";
+import { step } from "../../core/address";
+import { useAction } from "../../core/actions";
+import { count } from "../../core/format";
+import { DOUBTS, FAILURES, kindOfCharacter, RESUMES } from "../../core/kinds";
 import { AliveBox } from "./Lanes";
-import { useRun, type RunModel } from "./model";
+import { useRun, type RunModel } from "../model";
 import { clusters, draw, ROW, type Standout } from "./strip_drawing";
 
 const PLAY_SECONDS = 0.35;

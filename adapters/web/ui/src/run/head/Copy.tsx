@@ -1,11 +1,11 @@
 /** Copies the event or the run, as JSON, curl, Python or a test; and downloads the run. */
 import { useSignal } from "@preact/signals";
-import { useAction } from "../core/actions";
-import { Problem, request } from "../core/api";
-import { number } from "../core/format";
-import { Dialog } from "../parts/Dialog";
-import { ProblemNote } from "../parts/Problem";
-import { useRun, type RunModel } from "./model";
+import { useAction } from "../../core/actions";
+import { Problem, request } from "../../core/api";
+import { number } from "../../core/format";
+import { Dialog } from "../../parts/Dialog";
+import { ProblemNote } from "../../parts/Problem";
+import { useRun, type RunModel } from "../model";
 
 interface Form {
   name: string;
