@@ -15,7 +15,6 @@ from turnledger.adapters.http.live.slots import StreamSlots
 from turnledger.adapters.http.observe import Metrics
 from turnledger.adapters.http.protocol.access import Caller
 from turnledger.adapters.http.protocol.sessions import Sessions
-from turnledger.adapters.http.run_details import RunDetails
 from turnledger.adapters.http.work import ClientGoneError, Work
 from turnledger.ledger import InvalidTokenError, Ledger, Record, Tokens
 from turnledger.projections import FoldCancelledError, Moments, RunState, Shapes
@@ -40,7 +39,6 @@ class Served:
         self.metrics = Metrics()
         self.sessions = Sessions(time.monotonic)
         self.shapes = Shapes(ledger)
-        self.details = RunDetails(ledger, self.work)
         # With the reducers of the package's own slices, such as plans.
         self.declarations = OWN
         self.moments = Moments(ledger, declarations=OWN)

@@ -161,7 +161,7 @@ class Direct:
         return answer
 
     def _used(self, timeout: float) -> HTTPConnection | None:
-        """A connection of the pool that the server has not closed; None if there is none."""
+        """A connection of the pool that the server has not closed, or None."""
         while self._idle:
             try:
                 connection, since = self._idle.pop()

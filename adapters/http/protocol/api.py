@@ -13,7 +13,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from fastapi import FastAPI
 from starlette.responses import Response
 
+from turnledger.adapters.http.protocol import problems
 from turnledger.adapters.http.protocol.access import Role, require
+from turnledger.adapters.http.protocol.bodies import JSON
 from turnledger.adapters.http.protocol.problems import Kind
 
 Method: TypeAlias = Literal["GET", "POST", "DELETE"]
@@ -69,14 +71,13 @@ class Api:
             endpoint: Answers it; a coroutine.
             role: The least role that a caller needs; "public" for none.
             answers: What it answers, by status.
-            refuses: The problems that it may give, beside those that all have.
+            refuses: The problems that it may give, beside those of all operations and of bodies.
             body: The types of its body, by media type: a Struct type, or a dict that is a schema.
         """
         summary, _, rest = (inspect.getdoc(endpoint) or "").partition("\n")
         tag = path.removeprefix("/v1/").split("/")[0] if path.startswith("/v1/") else "server"
-        self.operations.append(
-            Operation(method, path, role, answers, tuple(refuses), body or {}, tag)
-        )
+        refused = (*refuses, *_of_bodies(body or {}))
+        self.operations.append(Operation(method, path, role, answers, refused, body or {}, tag))
         self._app.add_api_route(
             path,
             endpoint,
@@ -90,3 +91,11 @@ class Api:
             openapi_extra={"x-role": role},
             operation_id=endpoint.__name__.strip("_"),
         )
+
+
+def _of_bodies(body: dict[str, Any]) -> tuple[Kind, ...]:
+    """The problems that any operation with such a body may give."""
+    if not body:
+        return ()
+    not_json = (problems.NOT_JSON,) if JSON in body else ()
+    return (*not_json, problems.WRONG_TYPE, problems.TOO_LARGE)

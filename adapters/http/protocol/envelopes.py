@@ -129,7 +129,7 @@ def read_entries(body: bytes, codec: Codec) -> Batch | None:
     """The events of a JSON array in the form in which they are stored; None for any other body.
 
     That is how the Python client sends them. They are decoded and encoded once, and need not be
-    encoded again. None is no verdict: `read_batch` reads the body, or knows what is wrong with it.
+    encoded again. After None, `read_batch` reads the body, or says what is wrong with it.
     """
     check_values(body)
     try:

@@ -44,7 +44,6 @@ from turnledger.ledger.runs.index import RunStatus
 from turnledger.projections import PendingTools, blame, fold
 from turnledger.projections.projection import as_json
 
-OPEN: tuple[RunStatus, ...] = ("waiting", "running", "failed", "parked")
 CHUNK = 64 * 1024
 IN_MEMORY = 1024 * 1024
 
@@ -144,7 +143,7 @@ class Inspect:
             return Json(_verified(found), headers=NEVER)
         steps = self._verifying(run)
         first = await self._served.work.read(lambda: next(steps))
-        # In steps, each in a thread: it ends when nobody takes the next one.
+        # Each step runs in a thread; after the client has disconnected, no further one runs.
         return NdjsonResponse(([step] for step in chain((first,), steps)), NEVER)
 
     def _verifying(self, run: UUID) -> Iterator[VerifyLine]:

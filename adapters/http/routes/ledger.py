@@ -113,9 +113,6 @@ class WholeLedger:
                 problems.BLOB_NOT_FOUND,
                 problems.RUN_CLAIMED,
                 problems.REFUSED,
-                problems.TOO_LARGE,
-                problems.TOO_SLOW,
-                problems.WRONG_TYPE,
             ),
         )
 
@@ -163,7 +160,7 @@ class WholeLedger:
         """Find an event by its id: its run, version and position."""
         row = await self._served.work.read(lambda: self._ledger.store.row_by_id(str(event_id)))
         if row is None:
-            raise ProblemError(problems.EVENT_NOT_FOUND, f"There is no event {event_id}.")
+            raise ProblemError(problems.EVENT_NOT_FOUND, f"Event {event_id} does not exist.")
         answer = FoundEvent(row.run_id, row.version, row.position, row.tag)
         return Json(answer, headers=FOREVER)
 

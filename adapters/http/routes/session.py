@@ -47,13 +47,7 @@ class SessionRoutes:
             role="public",
             body={JSON: OneTimeCode},
             answers={200: Answer("A session; its cookie is set", {JSON: Session})},
-            refuses=(
-                problems.NOT_JSON,
-                problems.WRONG_TYPE,
-                problems.UNAUTHORIZED,
-                problems.TOO_LARGE,
-                problems.TOO_SLOW,
-            ),
+            refuses=(problems.UNAUTHORIZED,),
         )
         api.add(
             "GET",

@@ -62,7 +62,8 @@ class RunDetails:
                 lease.run_id: "live" if tx.leases.is_live(lease) else "dead" for lease in leases
             }
 
-        return store.write(look) if leases else {}  # a list does not wait for writers
+        # Only a lease needs a transaction, which waits for other writers.
+        return store.write(look) if leases else {}
 
     def _made(self, runs: Iterable[RunInfo], workers: dict[str, Liveness]) -> dict[str, RunDetail]:
         deadline = monotonic() + SECONDS

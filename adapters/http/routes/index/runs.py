@@ -26,8 +26,8 @@ from turnledger.adapters.http.protocol.bodies import JSON, NDJSON
 from turnledger.adapters.http.protocol.parameters import IfNoneMatch, Limit, RunPath
 from turnledger.adapters.http.protocol.wire import RunLine, run_line
 from turnledger.adapters.http.routes.index.facets import Facets, facets
+from turnledger.adapters.http.routes.index.run_details import RunDetail, RunDetails
 from turnledger.adapters.http.routes.index.run_filter import FilterQuery
-from turnledger.adapters.http.run_details import RunDetail
 from turnledger.adapters.http.served import Served
 from turnledger.ledger import RunInfo, RunNotFoundError
 from turnledger.ledger.errors import error_message
@@ -53,6 +53,7 @@ class Runs:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._ledger = served.ledger
+        self._details = RunDetails(served.ledger, served.work)
 
     def add_to(self, api: Api) -> None:
         """Add the operations."""
@@ -124,7 +125,7 @@ class Runs:
             following = next_page(request, before=shown[-1].run_id)
         answer = RunPage(shown, damaged, following)
         if details:
-            found_details = await self._served.details.of(shown)
+            found_details = await self._details.of(shown)
             answer = msgspec.structs.replace(answer, details=found_details)
         return Json(answer, headers=FRESH)
 

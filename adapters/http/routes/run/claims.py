@@ -92,13 +92,7 @@ class Claims:
 
     def add_to(self, api: Api) -> None:
         """Add the operations."""
-        body = (
-            problems.NOT_JSON,
-            problems.WRONG_TYPE,
-            problems.TOO_LARGE,
-            problems.TOO_LARGE,
-            problems.TOO_SLOW,
-        )
+        body = ()
         api.add(
             "POST",
             "/v1/runs/{run}/claim",

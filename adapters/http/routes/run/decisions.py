@@ -68,10 +68,6 @@ class Decisions:
             body={JSON: DecisionRequest},
             answers={200: Answer("The decision is recorded", {JSON: Decided}, ("etag",))},
             refuses=(
-                problems.NOT_JSON,
-                problems.WRONG_TYPE,
-                problems.TOO_LARGE,
-                problems.TOO_SLOW,
                 problems.CONDITION_REQUIRED,
                 problems.RUN_NOT_FOUND,
                 problems.CALL_NOT_FOUND,

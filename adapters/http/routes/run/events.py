@@ -131,7 +131,6 @@ class Events:
                 ),
             },
             refuses=(
-                problems.NOT_JSON,
                 problems.BLOB_NOT_FOUND,
                 problems.RUN_NOT_FOUND,
                 problems.VERSION_CONFLICT,
@@ -142,9 +141,6 @@ class Events:
                 problems.STREAM_KIND,
                 problems.FORK_POINT,
                 problems.REFUSED,
-                problems.TOO_LARGE,
-                problems.TOO_SLOW,
-                problems.WRONG_TYPE,
             ),
         )
         api.add(

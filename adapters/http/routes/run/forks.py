@@ -85,10 +85,6 @@ class Forks:
                 200: Answer("Started before, by the same request", {JSON: AppendedEvents}),
             },
             refuses=(
-                problems.NOT_JSON,
-                problems.WRONG_TYPE,
-                problems.TOO_LARGE,
-                problems.TOO_SLOW,
                 problems.RUN_NOT_FOUND,
                 problems.BLOB_NOT_FOUND,
                 problems.VERSION_CONFLICT,

@@ -278,4 +278,4 @@ def value_window(value: Any, version: int, pointer: str, start: int, limit: int)
         return made(kind="boolean", total=1, value=value)
     if isinstance(value, int | float):
         return made(kind="number", total=1, value=value)
-    raise ProblemError(problems.NOT_FOUND, f"There is no value at {pointer!r}.")
+    raise ProblemError(problems.NOT_FOUND, f"The pointer {pointer!r} names no value.")

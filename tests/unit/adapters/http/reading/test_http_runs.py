@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.adapters.http.calling import Api
 from tests.unit.projections.given import doubts, replies
-from turnledger.adapters.http import run_details
+from turnledger.adapters.http.routes.index import run_details
 from turnledger.adapters.http.routes.index import facets as facets_route
 from turnledger.ledger import (
     ANY,
