@@ -41,6 +41,8 @@ test: browser $(DEV) $(FRAMEWORKS)/.installed debian-packages  ## all tests; of 
 	$(PYTEST) -m "not soak and not full"
 	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
+# On the disk, where `make test` may take memory for temporary files.
+full: export TMPDIR := $(or $(TMPDIR),/tmp)
 full: browser $(FULL) $(FRAMEWORKS)/.installed debian-packages  ## all tests, matrices whole
 	$(PYTEST) -m "not soak"
 	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak"
@@ -104,7 +106,7 @@ page-check:  ## build the page again from its sources, and compare every byte
 	  && diff -r "$$folder" ../static && echo "The page built again is the same, byte for byte."
 
 screenshots: browser $(DEV)  ## the pictures of the page in docs/page
-	SCREENSHOTS=docs/page $(BIN)/python -m pytest tests/page/test_page_screenshots.py
+	SCREENSHOTS=docs/page $(BIN)/python -m pytest tests/page/whole/test_page_screenshots.py
 
 page-setup: adapters/web/ui/node_modules  ## get what building the page needs, from the network
 

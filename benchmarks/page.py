@@ -14,9 +14,9 @@ from uuid import UUID
 
 from benchmarks.long_events import long_run
 from benchmarks.measuring import Result
-from tests.page.browser import driving, started
-from tests.page.served import Served
-from tests.page.visit import Visit
+from tests.page.harness.browser import driving, started
+from tests.page.harness.served import Served
+from tests.page.harness.visit import Visit
 from turnledger.ledger import ANY, Ledger, new_run_id
 
 SHORT, LONG, BATCH = 1000, 100_000, 1000

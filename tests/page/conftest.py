@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.page.browser import driving, started
-from tests.page.served import Served
-from tests.page.staging import (
+from tests.page.harness.browser import driving, started
+from tests.page.harness.served import Served
+from tests.page.harness.staging import (
     Demo,
     HostileLedger,
     LongRun,
@@ -23,7 +23,7 @@ from tests.page.staging import (
     staged_hostile,
     staged_long_run,
 )
-from tests.page.visit import Browse, Visit
+from tests.page.harness.visit import Browse, Visit
 
 HERE = Path(__file__).parent
 

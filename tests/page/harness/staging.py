@@ -17,8 +17,8 @@ import pytest
 from benchmarks.long_events import long_run
 from tests.e2e.driving import tamper
 from tests.e2e.test_wheel import once
-from tests.page.hostile import HostileRuns, make_hostile
-from tests.page.served import Served
+from tests.page.harness.hostile import HostileRuns, make_hostile
+from tests.page.harness.served import Served
 from turnledger.ledger import (
     ANY,
     Event,
@@ -30,7 +30,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 sys.path.append(str(EXAMPLES))
 from stage import Stage  # noqa: E402
 

@@ -16,7 +16,7 @@ from playwright.sync_api import (
     expect,
 )
 
-from tests.page.served import Served
+from tests.page.harness.served import Served
 
 SIZE = {"width": 1280, "height": 720}
 # A machine with other tests on it may take long; a test that waits in vain has failed.

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.served import Served
-from tests.page.staging import Demo, LongRun
-from tests.page.visit import Browse, Visit
+from tests.page.harness.served import Served
+from tests.page.harness.staging import Demo, LongRun
+from tests.page.harness.visit import Browse, Visit
 from turnledger.ledger import NEW, CustomEvent, Ledger, RunStarted, new_run_id
 from turnledger.projections import Comparison, compare
 

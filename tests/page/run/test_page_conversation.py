@@ -12,9 +12,9 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.page.served import Served
-from tests.page.staging import Demo, LongRun
-from tests.page.visit import Browse, Visit
+from tests.page.harness.served import Served
+from tests.page.harness.staging import Demo, LongRun
+from tests.page.harness.visit import Browse, Visit
 from turnledger.ledger import (
     NEW,
     EvaluationStarted,

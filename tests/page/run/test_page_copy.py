@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.served import Served
-from tests.page.staging import EXAMPLES, Demo
-from tests.page.visit import Browse, Visit
+from tests.page.harness.served import Served
+from tests.page.harness.staging import EXAMPLES, Demo
+from tests.page.harness.visit import Browse, Visit
 from turnledger.ledger import Ledger, Tokens
 
 AT = 12

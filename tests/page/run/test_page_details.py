@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.served import Served
-from tests.page.staging import Demo, LongRun
-from tests.page.visit import Browse, Visit
+from tests.page.harness.served import Served
+from tests.page.harness.staging import Demo, LongRun
+from tests.page.harness.visit import Browse, Visit
 from turnledger.ledger import ANY, Ledger, Limits, RunStarted, SliceEventApplied, new_run_id
 
 WORDS = " ".join(f"word{number}" for number in range(200))

@@ -8,8 +8,8 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.page.staging import Demo
-from tests.page.visit import Browse, Visit
+from tests.page.harness.staging import Demo
+from tests.page.harness.visit import Browse, Visit
 
 # The end of a commit of the undisturbed run; the next event is the result of find_invoice.
 ALLOWED = 10
@@ -40,6 +40,7 @@ def test_a_fork_with_an_edited_event_opens_the_child(browse: Browse, own_demo: D
     visit = browse(own_demo.served)
     shown, data = editing(visit, own_demo)
     assert data["name"] == "find_invoice"
+    expect(shown).to_contain_text("The events up to 14 were recorded together with it")
     data["value"] = {"invoice": 17, "amount": 99}
     shown.get_by_role("textbox").fill(json.dumps(data))
     shown.get_by_role("button", name="Fork with this event").click()

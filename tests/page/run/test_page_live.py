@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conformance.samples import note, notes
-from tests.page.looking import all_rows
-from tests.page.served import Served
-from tests.page.visit import Browse, Visit
+from tests.page.harness.looking import all_rows
+from tests.page.harness.served import Served
+from tests.page.harness.visit import Browse, Visit
 from turnledger.ledger import ANY, NEW, Ledger, RunStarted, new_run_id
 
 BEFORE, APPENDED, COMMIT = 60, 2000, 10
@@ -45,7 +45,7 @@ class Growing:
         arguments = map(str, (self.served.db, self.run, first, last, COMMIT))
         return subprocess.Popen(
             [sys.executable, "-c", APPENDER, *arguments],
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             stdout=subprocess.PIPE,
             text=True,
         )

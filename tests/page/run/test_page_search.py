@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.page.staging import Demo
-from tests.page.visit import Visit
+from tests.page.harness.staging import Demo
+from tests.page.harness.visit import Visit
 
 SEARCHES = "**/v1/runs/*/search?*"
 

@@ -6,8 +6,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.page.staging import Demo, LongRun
-from tests.page.visit import Browse, Visit
+from tests.page.harness.staging import Demo, LongRun
+from tests.page.harness.visit import Browse, Visit
 
 
 def expect_unverified(page: Page) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.page.staging import Demo
-from tests.page.visit import Browse
+from tests.page.harness.staging import Demo
+from tests.page.harness.visit import Browse
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text()
 RUN = """async () => {

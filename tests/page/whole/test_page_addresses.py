@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.staging import Demo
-from tests.page.visit import Visit
+from tests.page.harness.staging import Demo
+from tests.page.harness.visit import Visit
 from turnledger.ledger import Ledger
 
 TABS = ("changed", "event", "state", "tools", "usage")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.staging import LONG, LongRun
-from tests.page.visit import Browse, Visit
+from tests.page.harness.staging import LONG, LongRun
+from tests.page.harness.visit import Browse, Visit
 
 NODES, HEAP, ANSWER = 2000, 60, 300_000
 REQUESTS = 4

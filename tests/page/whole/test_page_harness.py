@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.page.browser import NoBrowserError, find_chromium
-from tests.page.staging import Demo
-from tests.page.visit import Browse, Visit
+from tests.page.harness.browser import NoBrowserError, find_chromium
+from tests.page.harness.staging import Demo
+from tests.page.harness.visit import Browse, Visit
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FORBIDDEN = {
     "dialog": ("alert('here')", "dialog: here"),
     "console": ("console.error('odd')", "console error: odd"),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from tests.page.staging import Demo
-from tests.page.visit import Visit
+from tests.page.harness.staging import Demo
+from tests.page.harness.visit import Visit
 
-TABLE = Path(__file__).parents[2] / "adapters" / "web" / "ui" / "src" / "core" / "actions.json"
+TABLE = Path(__file__).parents[3] / "adapters" / "web" / "ui" / "src" / "core" / "actions.json"
 ACTIONS = json.loads(TABLE.read_text())
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.hostile import TEXTS, events_with
-from tests.page.looking import all_rows, controls, disorder, markup
-from tests.page.staging import HostileLedger
-from tests.page.visit import Browse, Visit
+from tests.page.harness.hostile import TEXTS, events_with
+from tests.page.harness.looking import all_rows, controls, disorder, markup
+from tests.page.harness.staging import HostileLedger
+from tests.page.harness.visit import Browse, Visit
 from turnledger.adapters.terminal_text import visible
 
 TABS = ("changed", "event", "state", "tools", "usage")

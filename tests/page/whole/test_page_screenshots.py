@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.staging import Demo, LongRun
-from tests.page.visit import SIZE, Browse, Visit
+from tests.page.harness.staging import Demo, LongRun
+from tests.page.harness.visit import SIZE, Browse, Visit
 
 SCHEMES = ("light", "dark")
 NAMES = ("runs", "run", "blame", "doubt", "comparison", "long-run")
 PIXEL = 3  # bytes
 SHADES = bytes(min(255, round(shade / 8) * 8) for shade in range(256))
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-COMMITTED = Path(__file__).parents[2] / "docs" / "page"
+COMMITTED = Path(__file__).parents[3] / "docs" / "page"
 # Of all pictures together: they are in every clone.
 MOST_BYTES = 1_500_000
 

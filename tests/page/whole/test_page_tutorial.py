@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Error, Locator, Page, expect
 
-from tests.page.served import Served
-from tests.page.staging import Demo
-from tests.page.visit import Browse, Visit
+from tests.page.harness.served import Served
+from tests.page.harness.staging import Demo
+from tests.page.harness.visit import Browse, Visit
 from tests.unit.test_docs import FENCE, ROOT, Block, Reader, blocks, commands, run_commands
 
 TUTORIAL = ROOT / "docs" / "tutorial" / "find-a-bug-on-the-page.md"

@@ -11,12 +11,12 @@ from playwright.sync_api import expect
 
 from tests.conformance.samples import notes
 from tests.e2e.test_wheel import Installed, installed, once, run
-from tests.page.served import PROGRAM, Served
-from tests.page.visit import Browse
+from tests.page.harness.served import PROGRAM, Served
+from tests.page.harness.visit import Browse
 from turnledger.ledger import ANY, NEW, Ledger, RunStarted, new_run_id
 
 __all__ = ["installed"]
-STATIC = Path(__file__).parents[2] / "adapters/web/static"
+STATIC = Path(__file__).parents[3] / "adapters/web/static"
 
 
 @pytest.fixture
