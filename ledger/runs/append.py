@@ -310,7 +310,7 @@ def fork_point(tx: Recorded, parent: str, at: int) -> Row:
 
     Raises:
         ForkPointError: A run can't go on from there.
-        RunNotFoundError: There is no such parent.
+        RunNotFoundError: The parent does not exist.
         StreamKindError: The parent is the stream of a prompt.
     """
     owner = tx.run(parent)

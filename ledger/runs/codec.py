@@ -136,8 +136,8 @@ class Codec:
     def are_stored_so(self, events: Sequence[Event], texts: Sequence[bytes]) -> bool:
         """Whether `encode_checked` gives each event and its text back, with nothing to refuse.
 
-        False is no verdict: it may do so all the same. An event that is encoded to the very text
-        that it was decoded of need not be decoded again to see that it is read as given.
+        False where it is not certain: then `encode_checked` has to be called. An event that is
+        encoded to the same text as it was decoded of need not be decoded again.
 
         Args:
             events: Events of the catalogue's types.

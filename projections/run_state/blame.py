@@ -217,5 +217,5 @@ class _Search:
         return unchanged(lazy_json(before), lazy_json(then), self._within)
 
     def _value(self, state: Any) -> Any:
-        """The value as lazy JSON; MISSING if there is none."""
+        """The value as lazy JSON, or MISSING."""
         return resolve(self._projection.lazy_json(state), self._within)
