@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.adapters.http.calling import Api
 from tests.unit.projections.given import doubts, replies
-from turnledger.adapters.http.routes.index import run_details
 from turnledger.adapters.http.routes.index import facets as facets_route
+from turnledger.adapters.http.routes.index import run_details
 from turnledger.ledger import (
     ANY,
     NEW,
