@@ -108,7 +108,7 @@ export function SearchBar() {
         ref={box}
         type="search"
         aria-label="Search in the run"
-        placeholder="Search in the run  /"
+        placeholder="Search  /"
         value={address.value.q}
         onInput={(event) => step({ q: event.currentTarget.value })}
         onKeyDown={(event) => {
