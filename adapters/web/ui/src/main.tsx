@@ -2,7 +2,7 @@
 import "./style.css";
 import { signal } from "@preact/signals";
 import { render } from "preact";
-import { useAction } from "./core/actions";
+import { useAction, useWaiting } from "./core/actions";
 import { address, jump } from "./core/address";
 import { beginSession, Problem } from "./core/api";
 import { Link } from "./parts/Link";
@@ -19,6 +19,7 @@ const began = signal<"no" | "yes" | Problem>("no");
 function Page() {
   useAction("runs", () => jump({ screen: "runs", run: "", at: null, pin: "", q: "", tab: "changed" }));
   useAction("doubts", () => jump({ screen: "doubts", run: "", at: null, pin: "", q: "", tab: "changed" }));
+  useWaiting(began.value === "no");
   if (began.value === "no") return null;
   if (began.value instanceof Problem) return <ProblemNote problem={began.value} />;
   return (

@@ -38,10 +38,46 @@ export function isOffered(id: string): boolean {
   return (offered.get(id)?.length ?? 0) > 0;
 }
 
+// How much of what actions need has not come yet.
+let awaited = 0;
+// Actions that were asked for meanwhile, in order.
+let early: string[] = [];
+
+/** While `isWaiting`, actions that need what is waited for are kept, and done when it has come. */
+export function useWaiting(isWaiting: boolean): void {
+  useLayoutEffect(() => {
+    if (!isWaiting) return undefined;
+    awaited += 1;
+    return () => {
+      awaited -= 1;
+      setTimeout(doNext);
+    };
+  }, [isWaiting]);
+}
+
+/** Do an action, at once or when what it needs has come; false if nothing offers it. */
 export function perform(id: string): boolean {
+  // These need nothing. What was asked for before, for a screen that may be left now, is given up.
+  const isAtOnce = id === "search" || ACTIONS.some((action) => action.id === id && action.group === "Page");
+  if (isAtOnce) early = [];
+  else if (awaited > 0 || early.length > 0) {
+    early.push(id);
+    return true;
+  }
+  return done(id);
+}
+
+function done(id: string): boolean {
   const run = offered.get(id)?.at(-1);
   run?.();
   return run !== undefined;
+}
+
+/** One at a time: what the first one opens may have to be waited for by the second. */
+function doNext(): void {
+  if (awaited > 0 || early.length === 0) return;
+  done(early.shift()!);
+  setTimeout(doNext);
 }
 
 /** How a key is written for people. */
@@ -62,8 +98,8 @@ window.addEventListener("keydown", (event) => {
   const id = byKey.get(modifier + (modifier ? event.key.toLowerCase() : event.key));
   if (!id) return;
   if (!modifier && isTyping(event.target) && event.key !== "Escape") return;
-  // Buttons, links and tabs have these keys themselves.
-  const isControl = event.target instanceof Element && event.target.closest("button, a, [role=tab], summary, [role=treeitem]");
+  // Buttons, boxes, links and tabs have these keys themselves.
+  const isControl = event.target instanceof Element && event.target.closest("button, input, a, [role=tab], summary, [role=treeitem]");
   if (isControl && (event.key === " " || event.key === "Enter")) return;
   if (perform(id)) event.preventDefault();
 });

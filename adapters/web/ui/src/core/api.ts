@@ -1,6 +1,7 @@
 /** Requests to the HTTP API: the only thing that the page talks to. */
 import createClient from "openapi-fetch";
 import type { components, paths } from "#types";
+import { parsed } from "./json";
 
 export type Schemas = components["schemas"];
 
@@ -49,7 +50,11 @@ async function inTurn(request: Request): Promise<Response> {
     const response = await asked(request);
     // It is under way until its body is here.
     const body = await response.arrayBuffer();
-    return new Response(body.byteLength ? body : null, response);
+    const answer = new Response(body.byteLength ? body : null, response);
+    // Where the length is known, openapi-fetch asks for `json`.
+    answer.headers.set("Content-Length", String(body.byteLength));
+    answer.json = async () => parsed(await answer.text());
+    return answer;
   } catch (error) {
     throw error instanceof Problem || request.signal.aborted ? error : unreachable();
   } finally {

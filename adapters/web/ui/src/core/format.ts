@@ -1,10 +1,13 @@
 /** Numbers and times as people read them. */
+import { digitsOf } from "./json";
+
 const NUMBER = new Intl.NumberFormat("en-US");
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const DAY = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
 
 export function number(value: number): string {
-  return NUMBER.format(value);
+  // A sum of counts may be larger than a number of JavaScript can hold.
+  return NUMBER.format((digitsOf(value) || value) as number);
 }
 
 /** "1 event", "2,000 events". */

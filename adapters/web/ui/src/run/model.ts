@@ -77,7 +77,7 @@ export class RunModel {
 
   /** Stay at this version while events arrive. */
   pause(): void {
-    if (this.isFollowing.peek()) step({ at: this.at.peek() });
+    if (this.isFollowing.peek()) this.step(0);
   }
 
   /** Load the run's entry and its shape again: after a decision, an import, an append of ours. */
@@ -94,7 +94,7 @@ export class RunModel {
 
   private goTo(version: number, by: typeof jump): void {
     const head = this.head.peek();
-    by({ at: Math.max(1, Math.min(version, head)) });
+    if (head > 0) by({ at: Math.max(1, Math.min(version, head)) });
   }
 
   private async open(): Promise<void> {

@@ -45,6 +45,11 @@ export class RunsModel {
     void this.begin();
   }
 
+  /** Whether the rows are still those of the filter before, or none. */
+  get isOutdated(): boolean {
+    return this.last === "";
+  }
+
   async reload(): Promise<void> {
     this.abort.abort();
     this.abort = new AbortController();

@@ -5,7 +5,7 @@ import { CompareHead } from "../compare/CompareHead";
 import { CompareRows } from "../compare/CompareRows";
 import { CompareContext, CompareModel } from "../compare/model";
 import { EventDifferences, StatePane } from "../compare/RowPanes";
-import { useAction } from "../core/actions";
+import { useAction, useWaiting } from "../core/actions";
 import { Panes } from "../parts/Panes";
 import { ProblemNote } from "../parts/Problem";
 
@@ -19,6 +19,7 @@ export function CompareScreen({ first, second }: { first: string; second: string
   useAction("difference.next", () => void model.toDifference(true));
   useAction("difference.previous", () => void model.toDifference(false));
   const problem = model.rows.problem.value;
+  useWaiting(!model.overview.value && !problem);
   return (
     <CompareContext.Provider value={model}>
       <main class="screen compare">

@@ -1,6 +1,7 @@
 /** The screen of a run: the strip above, events, conversation and details below. */
+import { useComputed } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { useAction } from "../core/actions";
+import { useAction, useWaiting } from "../core/actions";
 import { DOUBTS, FAILURES, nearest, RESUMES, TURNS } from "../core/kinds";
 import { Panes } from "../parts/Panes";
 import { ProblemNote } from "../parts/Problem";
@@ -16,6 +17,7 @@ export function RunScreen({ run }: { run: string }) {
   const model = useMemo(() => new RunModel(run), [run]);
   useEffect(() => () => model.close(), [model]);
   useMoves(model);
+  useWaiting(useComputed(() => model.head.value === 0 && !model.problem.value).value);
   if (model.problem.value && model.head.value === 0) {
     return (
       <main class="screen">

@@ -3,7 +3,7 @@ import "../runs/runs.css";
 import { computed, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { address, jump, step } from "../core/address";
-import { useAction } from "../core/actions";
+import { useAction, useWaiting } from "../core/actions";
 import { count } from "../core/format";
 import { ProblemNote } from "../parts/Problem";
 import { Rows } from "../parts/Rows";
@@ -28,6 +28,7 @@ export function RunsScreen() {
   const rows = model.rows.value;
   const current = Math.min(chosen.value, rows.length - 1);
 
+  useWaiting(model.isLoading.value && model.isOutdated);
   const move = (by: number) => () => {
     chosen.value = Math.max(0, Math.min(rows.length - 1, current + by));
   };
@@ -97,7 +98,7 @@ export function RunsScreen() {
 
 function FilterBox({ wrong }: { wrong: string }) {
   const box = useRef<HTMLInputElement>(null);
-  useAction("search", () => box.current?.focus());
+  useAction("search", () => box.current?.select());
   return (
     <div class="filter">
       <label>
@@ -110,7 +111,10 @@ function FilterBox({ wrong }: { wrong: string }) {
           aria-invalid={wrong !== ""}
           onInput={(event) => step({ q: event.currentTarget.value })}
           onKeyDown={(event) => {
-            if (event.key === "Enter" || event.key === "Escape") event.currentTarget.blur();
+            if (event.key !== "Enter" && event.key !== "Escape") return;
+            // Else the browser empties the box, and the filter stays.
+            event.preventDefault();
+            event.currentTarget.blur();
           }}
         />
       </label>

@@ -2,6 +2,7 @@
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { ask, client, Problem, request } from "../../core/api";
 import { cutsOf } from "../../core/cuts";
+import { parsed } from "../../core/json";
 import { asCall, standing, type Call, type Decision } from "./call";
 
 /** How a decision stands: it is made, sent, recorded as a version, or was refused. */
@@ -147,7 +148,7 @@ export class Draft {
     data.push(["decision", JSON.stringify(names[choice])]);
     if (choice === "completed") data.push(["value", this.value.value.trim()]);
     if (choice === "failed" || choice === "deny") data.push(["text", JSON.stringify(this.reason.value)]);
-    if (choice === "edit") data.push(["arguments", JSON.stringify(JSON.stringify(JSON.parse(this.arguments.value)))]);
+    if (choice === "edit") data.push(["arguments", JSON.stringify(JSON.stringify(parsed(this.arguments.value)))]);
     if (by) data.push(["decided_by", JSON.stringify(by)]);
     if (this.attempts) data.push(["attempt", String(this.attempts)]);
     const lines = data.map(([name, value]) => `    ${JSON.stringify(name)}: ${value}`).join(",\n");

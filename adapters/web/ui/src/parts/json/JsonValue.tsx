@@ -1,5 +1,6 @@
 /** A JSON value on one line: texts in quotes, words and figures without, lists and objects by their size. */
 import { number } from "../../core/format";
+import { digitsOf } from "../../core/json";
 import { Text } from "../Text";
 import type { ValueRow } from "./tree";
 import { isContainer } from "./values";
@@ -25,7 +26,7 @@ export function JsonValue({ value, type = typeOf(value), total = sizeOf(value), 
   if (type === "list") return <span class="json-value type-list" title="a list">[{number(total)}]</span>;
   if (type === "object") return <span class="json-value type-object" title="an object">{`{${number(total)}}`}</span>;
   if (type === "deep") return <span class="json-value type-object" title="a list or an object">…{number(total)}</span>;
-  if (type !== "text") return <span class={`json-value type-${type}`}>{String(value ?? null)}</span>;
+  if (type !== "text") return <span class={`json-value type-${type}`}>{digitsOf(value) || String(value ?? null)}</span>;
   const text = typeof value === "string" ? value : "";
   const isLong = text.length > SHOWN || total > text.length;
   return (
@@ -39,7 +40,7 @@ export function JsonValue({ value, type = typeOf(value), total = sizeOf(value), 
 export function typeOf(value: unknown): ValueRow["type"] {
   if (typeof value === "string") return "text";
   if (isContainer(value)) return Array.isArray(value) ? "list" : "object";
-  return typeof value === "number" ? "number" : typeof value === "boolean" ? "boolean" : "null";
+  return typeof value === "number" || digitsOf(value) ? "number" : typeof value === "boolean" ? "boolean" : "null";
 }
 
 function sizeOf(value: unknown): number {

@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { Problem } from "../../core/api";
 import { count } from "../../core/format";
+import { digitsOf } from "../../core/json";
 import { isWithin } from "./pointer";
 import { entriesOf, isContainer, NO_CUTS, preview, sliceOf, type Cut, type Cuts, type Slice, type ValueWindow } from "./values";
 
@@ -280,7 +281,7 @@ function inlineSlice(value: unknown, pointer: string, cuts: Cuts): Slice {
     const entries = entriesOf(value, pointer);
     return { ...nothing, kind: Array.isArray(value) ? "list" : "object", total: cut?.total ?? entries.length, entries };
   }
-  const kind = typeof value === "number" ? "number" : typeof value === "boolean" ? "boolean" : "null";
+  const kind = typeof value === "number" || digitsOf(value) ? "number" : typeof value === "boolean" ? "boolean" : "null";
   return { ...nothing, kind, total: 0 };
 }
 

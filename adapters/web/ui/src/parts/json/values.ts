@@ -1,5 +1,6 @@
 /** JSON values that may be shortened, and windows of long ones. */
 import type { Schemas } from "../../core/api";
+import { digitsOf } from "../../core/json";
 import { below, isWithin, partsOf } from "./pointer";
 
 /** Something that was shortened, and how long it is in full. */
@@ -33,7 +34,7 @@ const PREVIEWED = 8;
 export const NO_CUTS: Cuts = new Map();
 
 export function isContainer(value: unknown): value is object {
-  return typeof value === "object" && value !== null;
+  return typeof value === "object" && value !== null && !digitsOf(value);
 }
 
 /** The entries of a list or an object. Keys are data: no object is ever indexed by one. */

@@ -1,6 +1,7 @@
 /** The tokens used up to the version: in all, by model, and by turn. */
 import { ask, client } from "../../core/api";
 import { number } from "../../core/format";
+import { digitsOf } from "../../core/json";
 import { useLoader } from "../../core/loading";
 import { entriesOf, isContainer } from "../../parts/json/values";
 import { ProblemNote } from "../../parts/Problem";
@@ -56,7 +57,7 @@ export function UsageTab() {
       <Paged shown={turns} earlier={earlier} what="Turns" />
       <Table name="By turn">
         {turns.items.map((item, place) => (
-          <Line key={turns.start + place} name={String(field(item, "turn") ?? turns.start + place + 1)} of={item} />
+          <Line key={turns.start + place} name={number((field(item, "turn") as number | undefined) ?? turns.start + place + 1)} of={item} />
         ))}
       </Table>
     </div>
@@ -69,7 +70,7 @@ function field(item: unknown, name: string): unknown {
 
 function figure(item: unknown, name: string): number {
   const value = field(item, name);
-  return typeof value === "number" ? value : 0;
+  return typeof value === "number" || digitsOf(value) ? (value as number) : 0;
 }
 
 function Table({ name, children }: { name: string; children: preact.ComponentChildren }) {

@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useAction } from "../../core/actions";
 import { Problem, request } from "../../core/api";
 import { number } from "../../core/format";
+import { parsed } from "../../core/json";
 import { Dialog } from "../../parts/Dialog";
 import { ProblemNote } from "../../parts/Problem";
 import { useRun, type RunModel } from "../model";
@@ -19,7 +20,7 @@ const FORMS: Form[] = [
     about: "the event, whole, with its id, time and digest",
     text: async (model, at) => {
       const response = await request(`/v1/runs/${model.run}/events/${at}`);
-      return JSON.stringify(await response.json(), null, 2);
+      return JSON.stringify(parsed(await response.text()), null, 2);
     },
   },
   {

@@ -6,6 +6,7 @@ import { useAction } from "../../core/actions";
 import { ask, client, Problem, request, type Schemas } from "../../core/api";
 import { number } from "../../core/format";
 import { newId } from "../../core/ids";
+import { parsed } from "../../core/json";
 import { useLoader } from "../../core/loading";
 import { Dialog } from "../../parts/Dialog";
 import { ProblemNote } from "../../parts/Problem";
@@ -76,7 +77,7 @@ function ForkForm({ at, close }: { at: number; close: () => void }) {
   async function loadNext(): Promise<void> {
     try {
       const response = await request(`/v1/runs/${model.run}/events/${at + 1}`);
-      const event = (await response.json()) as Schemas["RecordLine"];
+      const event = parsed(await response.text()) as Schemas["RecordLine"];
       type.value = event.type;
       together.value = lastTogether(model, at + 1, event.recorded_at);
       text.value = JSON.stringify(event.data, null, 2);
@@ -90,7 +91,7 @@ function ForkForm({ at, close }: { at: number; close: () => void }) {
     let events: unknown[] = [];
     if (text.value !== null) {
       try {
-        events = [{ type: type.value, data: JSON.parse(text.value), event_id: ids.event }];
+        events = [{ type: type.value, data: parsed(text.value), event_id: ids.event }];
       } catch (error) {
         problem.value = new Problem(0, "page", "The event is not JSON", String(error));
         return;

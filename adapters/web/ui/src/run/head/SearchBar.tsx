@@ -108,11 +108,14 @@ export function SearchBar() {
         ref={box}
         type="search"
         aria-label="Search in the run"
-        placeholder="Search in the run  /"
+        placeholder="Search  /"
         value={address.value.q}
         onInput={(event) => step({ q: event.currentTarget.value })}
         onKeyDown={(event) => {
-          if (event.key === "Escape" || event.key === "Enter") event.currentTarget.blur();
+          if (event.key !== "Escape" && event.key !== "Enter") return;
+          // Else the browser empties the box, and the search stays.
+          event.preventDefault();
+          event.currentTarget.blur();
           if (event.key === "Enter" && found.hits[0]) (found.hits.some((hit) => hit.version > model.at.peek()) ? go(true) : go(false))();
         }}
       />

@@ -44,7 +44,7 @@ export interface Axis {
 }
 
 const MOST_LANES = 8;
-const FOLD = 46;
+const FOLD = 60;
 
 export function lanesOf(spans: readonly Span[], workers: readonly WorkerSpan[]): Lane[] {
   const lanes: Lane[] = [{ name: "workers", kind: "worker", spans: [] }];
