@@ -59,6 +59,15 @@ def served_ledger(url: str | os.PathLike[str]) -> Any:
         raise MissingDependencyError("A ledger over HTTP", "http") from error
 
 
+def without_secrets(url: str) -> str:
+    """The URL without passwords, for tasks and logs: who opens it has to find them elsewhere."""
+    if _scheme(url) not in ("postgresql", "postgres"):
+        return url
+    from turnledger.ledger.stores.postgres.connection import public_url
+
+    return public_url(url)
+
+
 def split_sqlite(url: str) -> tuple[str, str]:
     """The path and the parameters of `sqlite:///FILE?NAME=VALUE`; a path has no parameters."""
     if not url.startswith("sqlite:"):

@@ -7,15 +7,16 @@ import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
-from threading import Thread
+from threading import Thread, Timer
 from typing import TypeVar
 
-from turnledger.ledger import InvalidInputError, Ledger
+from turnledger.ledger import InvalidInputError, Ledger, StoreUnavailableError
 from turnledger.ledger.integrity.verify import every_run
 from turnledger.ledger.runs.lineage import NO_END, Segment
+from turnledger.ledger.stores.open import without_secrets
 
 T = TypeVar("T")
 
@@ -24,6 +25,9 @@ LARGEST_PORTION, SMALLEST_PORTION = 20_000, 500
 PORTIONS_PER_WORKER = 8
 # Portions that are on their way at once, for each worker.
 IN_FLIGHT = 4
+# Seconds that a worker keeps a ledger open for the next portion. Opening costs as much as folding
+# a thousand events, and a cluster's worker would hold connections for as long as it lives.
+LINGER = 5.0
 
 
 # The own records of some runs, without what they share with their parents.
@@ -46,12 +50,14 @@ def over_runs(
     Args:
         ledger: The ledger whose runs these are.
         task: What to do with a portion. For an executor it must be picklable.
-        executor: Does the work; None for this process, or `workers` new ones.
+        executor: Does the work; None for this process, or `workers` new ones. One that loses a
+            worker may run its task again: tasks only read, and each result is given once.
         workers: How many processes to start if more than 1, or how many the executor has.
         progress: Called with the number of events that are done, and of all.
     """
     if workers < 1:
         raise InvalidInputError(f"Invalid number of workers {workers}: expected 1 or more.")
+    _check_executor(executor)
     total = sum(row.length for row in every_run(ledger.store))
     largest = max(min(total // (workers * PORTIONS_PER_WORKER), LARGEST_PORTION), SMALLEST_PORTION)
     done = 0
@@ -62,6 +68,16 @@ def over_runs(
             if progress is not None:
                 progress(min(done, total), total)
             yield result
+
+
+def _check_executor(executor: object) -> None:
+    if executor is not None and not isinstance(executor, Executor):
+        kind = type(executor)
+        raise InvalidInputError(
+            f"Invalid executor: got a {kind.__module__}.{kind.__qualname__}, expected a "
+            "concurrent.futures.Executor. Pass a ThreadPoolExecutor, a ProcessPoolExecutor, or "
+            "client.get_executor(pure=False) of a dask.distributed Client."
+        )
 
 
 def _portions(ledger: Ledger, largest: int) -> Iterator[list[Segment]]:
@@ -114,7 +130,11 @@ def _results(
 
 
 def _source(ledger: Ledger, pool: Executor) -> Ledger | str:
-    """The ledger itself for threads of this process, its URL for other processes."""
+    """The ledger itself for threads of this process, its URL for other processes.
+
+    Only processes that this one starts get a password, through their pipe. A cluster shows and
+    logs what its tasks are called with.
+    """
     if isinstance(pool, ThreadPoolExecutor):
         return ledger
     if not ledger.url or ledger.url.startswith("memory:"):
@@ -122,7 +142,7 @@ def _source(ledger: Ledger, pool: Executor) -> Ledger | str:
             "Other processes can't open a ledger in memory. Use one worker, or a "
             "ThreadPoolExecutor."
         )
-    return ledger.url
+    return ledger.url if isinstance(pool, ProcessPoolExecutor) else without_secrets(ledger.url)
 
 
 @contextmanager
@@ -135,6 +155,12 @@ def _pool(executor: Executor | None, workers: int) -> Iterator[Executor | None]:
     context = get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_serve) as pool:
         yield pool
+
+
+# Open ledgers that no task uses just now, and what will close them.
+_Idle = list[tuple[Ledger, Timer]]
+# By process id and URL: an entry that a fork inherited belongs to the parent.
+_idle: dict[tuple[int, str], _Idle] = {}
 
 
 def _serve() -> None:
@@ -150,16 +176,44 @@ def _end_with(parent: BaseProcess) -> None:
     os._exit(1)
 
 
-# The ledgers that this process has opened for its tasks, by process id and URL: an entry that
-# a fork inherited belongs to the parent.
-_opened: dict[tuple[int, str], Ledger] = {}
-
-
 def _work(source: Ledger | str, task: Task[T], portion: Portion) -> T:
     if not isinstance(source, str):
         return task(source, portion)
-    place = (os.getpid(), source)
-    ledger = _opened.get(place)
-    if ledger is None:
-        ledger = _opened[place] = Ledger.open(source, create=False)
-    return task(ledger, portion)
+    idle = _idle.setdefault((os.getpid(), source), [])
+    try:
+        ledger, closing = idle.pop()
+        closing.cancel()
+    except IndexError:
+        ledger = _opened(source)
+    try:
+        return task(ledger, portion)
+    finally:
+        _set_aside(ledger, idle)
+
+
+def _set_aside(ledger: Ledger, idle: _Idle) -> None:
+    """Keep an open ledger for the next task, and close it if none comes soon."""
+
+    def close() -> None:
+        # In one step: who removes it owns it.
+        with suppress(ValueError):
+            idle.remove(entry)
+            ledger.close()
+
+    timer = Timer(LINGER, close)
+    timer.daemon = True
+    entry = (ledger, timer)
+    idle.append(entry)
+    timer.start()
+
+
+def _opened(url: str) -> Ledger:
+    try:
+        return Ledger.open(url, create=False)
+    except StoreUnavailableError as error:
+        if "password" not in str(error):
+            raise
+        raise StoreUnavailableError(
+            f"{error} This is a worker process, whose tasks carry no password: set PGPASSWORD, "
+            "PGPASSFILE or PGSERVICE in the environment of the workers."
+        ) from error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -17,7 +18,7 @@ from turnledger.adapters.cli.shared.output import Format, Printer, json_text, sa
 from turnledger.adapters.cli.shared.parameters import flag
 from turnledger.adapters.cli.shared.progress import bar
 from turnledger.adapters.cli.shared.tables import TABLES, TableParam
-from turnledger.ledger import Ledger, StoreUnavailableError
+from turnledger.ledger import Ledger, MissingDependencyError, StoreUnavailableError
 from turnledger.projections import Rebuilt, Table, TableNotMadeError, rebuild
 from turnledger.projections.run_state.state import built_in
 from turnledger.projections.tables.builtin import BUILT_IN_TABLES
@@ -25,6 +26,8 @@ from turnledger.projections.tables.storage import KeptTable, kept_tables
 
 # Width of a value in a table.
 CELL = 60
+# Seconds that the scheduler of a cluster has to answer.
+CLUSTER_WAIT = 10
 
 
 @command(
@@ -32,6 +35,7 @@ CELL = 60
     example="""\
 turnledger rebuild
 turnledger rebuild tool-statistics --workers 4
+turnledger rebuild --dask tcp://scheduler:8786
 turnledger rebuild usage-by-day --verify
 turnledger rebuild acme.tables:FailuresByTool""",
 )
@@ -39,27 +43,36 @@ turnledger rebuild acme.tables:FailuresByTool""",
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    default=1,
     metavar="N",
     help="Number of processes. Default: 1.",
+)
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Scheduler of a Dask cluster whose workers do it: tcp://HOST:PORT or tls://HOST:PORT.",
 )
 @flag(
     "--verify",
     help="Change nothing; print the differences, and exit with 5 if there are any.",
 )
-def rebuild_command(name: Table[Any] | None, workers: int, verify: bool) -> None:
+def rebuild_command(
+    name: Table[Any] | None, workers: int | None, dask: str | None, verify: bool
+) -> None:
     """Rebuild tables from the events and swap them in.
 
     NAME is a table that `turnledger projections` lists, or module:Class for one of your
     own; by default all built-in tables. Readers see the old table until the new one is
     complete. Records that can't be read are not counted: their runs are named, and the exit
-    code is 5.
+    code is 5. Workers of a Dask cluster get the ledger's URL without its password: they find
+    that in their own environment (PGPASSWORD, PGPASSFILE, PGSERVICE).
     """
+    if dask is not None and workers is not None:
+        raise click.UsageError("--dask and --workers can't be combined: a cluster has its workers.")
     reports, skipped = [], SkippedRuns()
-    with open_ledger() as ledger:
+    with open_ledger() as ledger, _pool(dask, workers or 1) as pool:
         for table in [name] if name is not None else TABLES.values():
             try:
-                reports.append(_rebuilt(ledger, table, workers, verify))
+                reports.append(_rebuilt(ledger, table, pool, verify))
             except TableNotMadeError as error:
                 if name is not None or not verify:
                     raise
@@ -70,14 +83,61 @@ def rebuild_command(name: Table[Any] | None, workers: int, verify: bool) -> None
     finish(skipped.code if all(r.ok for r in reports) else ExitCode.INTEGRITY_FAILURE)
 
 
-def _rebuilt(ledger: Ledger, table: Table[Any], workers: int, verify: bool) -> Rebuilt:
+class _Pool(NamedTuple):
+    """What folds the runs, how many workers it has, and the errors by which it tells their loss."""
+
+    executor: Executor | None
+    workers: int
+    lost: tuple[type[Exception], ...] = (BrokenExecutor,)
+
+
+@contextmanager
+def _pool(dask: str | None, workers: int) -> Iterator[_Pool]:
+    """The workers of a Dask cluster, or so many processes."""
+    if dask is None:
+        yield _Pool(None, workers)
+        return
+    try:
+        from distributed import Client, KilledWorker
+    except ImportError as error:
+        raise MissingDependencyError("Rebuilding by Dask", "dask") from error
+    try:
+        client = Client(dask, timeout=CLUSTER_WAIT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(
+            f"Can't reach the Dask scheduler at {dask}: {error} Start one with `dask scheduler`, "
+            "and workers with `dask worker ADDRESS`."
+        ) from error
+    with client:
+        threads = sum(client.nthreads().values())
+        if not threads:
+            raise click.ClickException(
+                f"The Dask cluster at {dask} has no workers. Start some: `dask worker {dask}`."
+            )
+        # Not pure: the same task may give another result once the ledger has changed.
+        yield _Pool(client.get_executor(pure=False), threads, (BrokenExecutor, KilledWorker))
+
+
+def _rebuilt(ledger: Ledger, table: Table[Any], pool: _Pool, verify: bool) -> Rebuilt:
     try:
         with bar(table.name) as tell:
             progress = partial(tell, table.name) if tell is not None else None
-            return rebuild(ledger, table, workers=workers, verify=verify, progress=progress)
-    except BrokenExecutor as error:
+            return rebuild(
+                ledger,
+                table,
+                executor=pool.executor,
+                workers=pool.workers,
+                verify=verify,
+                progress=progress,
+            )
+    except pool.lost as error:
         raise click.ClickException(
             f"A worker process died; {table.name} was not changed. ({error})"
+        ) from error
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"A worker can't import {error.name}; {table.name} was not changed. Install it where "
+            "the workers run."
         ) from error
 
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil, inf
 from typing import Any, NamedTuple, Self, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, urlencode
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import Diagnostic
+from psycopg.pq import Conninfo
 from psycopg.rows import tuple_row
 
 from turnledger.ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
@@ -168,8 +169,25 @@ class Address(NamedTuple):
         return f"postgresql://{user}{host}{port}/{known.get('dbname', '')}?schema={self.schema}"
 
 
+def public_url(url: str) -> str:
+    """The URL of the same ledger without what libpq takes for secret: passwords and keys.
+
+    libpq then looks for a password where it always does: PGPASSWORD, PGPASSFILE, PGSERVICE.
+    """
+    given, schema = _split(url)
+    secret = {option.keyword.decode() for option in Conninfo.parse(b"") if option.dispchar}
+    public = {name: value for name, value in given.items() if name not in secret}
+    return f"postgresql:///?{urlencode({**public, 'schema': schema}, quote_via=quote)}"
+
+
 def parse(url: str) -> Address:
     """The address that a URL names; `schema` is ours, everything else is libpq's."""
+    given, schema = _split(url)
+    return Address({**_DEFAULTS, **given, "client_encoding": "UTF8"}, schema)
+
+
+def _split(url: str) -> tuple[dict[str, Any], str]:
+    """What a URL says to libpq, by name, and the schema that it names."""
     base, _, query = url.partition("?")
     pairs = [pair for pair in query.split("&") if pair]
     schemas = [pair.removeprefix("schema=") for pair in pairs if pair.startswith("schema=")]
@@ -188,7 +206,7 @@ def parse(url: str) -> Address:
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME, "
             "with %-escapes for special characters."
         ) from None
-    return Address({**_DEFAULTS, **given, "client_encoding": "UTF8"}, schema)
+    return given, schema
 
 
 def _is_text(value: str) -> bool:

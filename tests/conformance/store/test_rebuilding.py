@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.conformance.harness import StoreUnderTest
+from tests.postgres import eventually
 from tests.tables import (
     TABLES,
     Deadly,
@@ -25,7 +26,15 @@ from tests.tables import (
     note,
     starts,
 )
-from turnledger.ledger import ANY, NEW, DerivedData, InvalidInputError, Ledger, new_run_id
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    DerivedData,
+    InvalidInputError,
+    Ledger,
+    LedgerClosedError,
+    new_run_id,
+)
 from turnledger.ledger.runs.transaction import Transaction
 from turnledger.projections import (
     RebuildOvertakenError,
@@ -317,24 +326,35 @@ class Cluster(Executor):
         return future
 
 
-@pytest.fixture
-def forgotten() -> Iterator[None]:
-    """Closes what this process opened to work on."""
-    yield
-    while over_runs._opened:
-        over_runs._opened.popitem()[1].close()
+def is_closed(ledger: Ledger) -> bool:
+    try:
+        ledger.head(new_run_id())
+    except LedgerClosedError:
+        return True
+    return False
 
 
-@pytest.mark.usefixtures("small", "forgotten")
-def test_any_executor_can_fold(shared_store: StoreUnderTest) -> None:
-    """Tasks need nothing but what they are given, and only a few are on their way at once."""
+@pytest.mark.usefixtures("small")
+def test_any_executor_can_fold(
+    shared_store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks need nothing but what they are given, and only a few are on their way at once.
+
+    What they opened is used by the next ones, and closed when none comes.
+    """
     ledger, cluster = shared_store.open(), Cluster()
+    opened: list[Ledger] = []
+    whole = over_runs._opened
+    monkeypatch.setattr(over_runs, "_opened", lambda url: opened.append(whole(url)) or opened[-1])
     fill(ledger, 9)
     rebuild(ledger, ToolStatistics(), executor=cluster, workers=2)
     assert table_rows(ledger, ToolStatistics()).rows == clean_fold(ledger, ToolStatistics())
     assert cluster.tasks > cluster.most
     assert cluster.most == 2 * over_runs.IN_FLIGHT
-    assert len(over_runs._opened) == 1
+    assert len(opened) == 1
+    monkeypatch.setattr(over_runs, "LINGER", 0)
+    rebuild(ledger, Notes(), executor=cluster, workers=2)
+    eventually(lambda: all(map(is_closed, opened)))
 
 
 def test_processes_can_not_fold_what_is_in_memory() -> None:
@@ -348,6 +368,22 @@ def test_processes_can_not_fold_what_is_in_memory() -> None:
             rebuild(ledger, Notes(), workers=0)
         with pytest.raises(TableNotMadeError):
             table_rows(ledger, Notes())
+
+
+class Pool:
+    """Looks like the pools of multiprocessing and ray, which are not executors."""
+
+    def submit(self, work: Any, *args: Any) -> Any:
+        raise AssertionError("was asked to work")
+
+
+def test_what_is_not_an_executor_is_refused(ledger: Ledger) -> None:
+    """The error names what came and what to pass, and comes before anything is done."""
+    fill(ledger, 1)
+    with pytest.raises(InvalidInputError, match=r"test_rebuilding\.Pool.*get_executor"):
+        rebuild(ledger, Notes(), executor=Pool())  # type: ignore[arg-type]
+    with pytest.raises(TableNotMadeError):
+        table_rows(ledger, Notes())
 
 
 def test_processes_can_fold(shared_store: StoreUnderTest) -> None:

@@ -41,7 +41,7 @@ from turnledger.ledger.events.types import ResourceSnapshotted
 from turnledger.ledger.runs.transaction import RedoError, Transaction, Watermark
 from turnledger.ledger.stores.derived_data import DerivedData
 from turnledger.ledger.stores.group_commit import Job
-from turnledger.ledger.stores.postgres.connection import parse
+from turnledger.ledger.stores.postgres.connection import parse, public_url
 from turnledger.ledger.stores.postgres.store import PostgresStore
 from turnledger.ledger.stores.postgres.transaction import PostgresTransaction
 
@@ -77,6 +77,21 @@ def test_a_password_is_in_no_message(tmp_path: Path) -> None:
         with pytest.raises((StoreUnavailableError, InvalidUrlError)) as caught:
             Ledger.open(bad, wait=0.1)
         assert "s3cret" not in str(caught.value)
+
+
+def test_a_url_without_its_secrets_names_the_same_ledger() -> None:
+    """Hosts, options and schema stay, whatever characters they have; passwords and keys go."""
+    url = (
+        "postgresql://m%40e:s3cret%20%26@a:1,b:2/d%2Fb?schema=x%26y&options=-c%20a%3Db"
+        "&sslpassword=s3cret&scram_client_key=s3cret"
+    )
+    public = public_url(url)
+    assert "s3cret" not in public
+    whole, left = parse(url), parse(public)
+    assert left.schema == whole.schema == "x&y"
+    gone = {name: value for name, value in whole.parameters.items() if "s3cret" in str(value)}
+    assert left.parameters == {n: v for n, v in whole.parameters.items() if n not in gone}
+    assert set(gone) == {"password", "sslpassword", "scram_client_key"}
 
 
 def test_each_schema_is_a_ledger_of_its_own(url: str, opened: Opened) -> None:
