@@ -22,6 +22,7 @@ from benchmarks import (
     encoding,
     event_cost,
     folding,
+    growing,
     http,
     http_folds,
     long_run,
@@ -56,7 +57,10 @@ PARTS = {
     "disk": disk,
     "postgres": postgres,
     "long_run": long_run,
+    "growth": growing,
 }
+# Takes an hour and 10 GB: `make scale`.
+SCALE = "scale"
 # Need a framework, and run where it is installed.
 FRAMEWORK_PARTS = {"langgraph": "benchmarks.langgraph_threads"}
 
@@ -64,14 +68,16 @@ FRAMEWORK_PARTS = {"langgraph": "benchmarks.langgraph_threads"}
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *FRAMEWORK_PARTS))
+        "parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *FRAMEWORK_PARTS, SCALE))
     )
     parser.add_argument(
-        "--events", type=int, default=long_run.EVENTS, help="how long the run of long_run is"
+        "--events",
+        type=int,
+        help="how long the run of long_run is, and up to how large the ledgers of growth and scale",
     )
     given = parser.parse_args()
     chosen = given.parts or list(PARTS)
-    if unknown := [name for name in chosen if name not in PARTS | FRAMEWORK_PARTS]:
+    if unknown := [name for name in chosen if name not in (*PARTS, *FRAMEWORK_PARTS, SCALE)]:
         parser.error(f"no such part: {', '.join(unknown)}")
     folder = Path(tempfile.mkdtemp(prefix="turnledger-bench-"))
     results: list[Result] = []
@@ -87,9 +93,13 @@ def main() -> int:
     return report(results, Recorded(path_for(machine())), console)
 
 
-def _measured(name: str, folder: Path, events: int) -> Iterator[Result]:
+def _measured(name: str, folder: Path, events: int | None) -> Iterator[Result]:
+    if name == SCALE:
+        return growing.measure_scale(folder, events or growing.SCALE)
+    if name == "growth":
+        return growing.measure(folder, events or growing.BRIEFLY)
     if name == "long_run":
-        return long_run.measure(folder, events)
+        return long_run.measure(folder, events or long_run.EVENTS)
     if name in FRAMEWORK_PARTS:
         measured: Iterator[Result] = import_module(FRAMEWORK_PARTS[name]).measure(folder)
         return measured
