@@ -31,7 +31,7 @@ from turnledger.ledger.stores.sql import ROW, RUN, run_values
 
 # Events of a run; how many agents and prompts there are, and how many runs a customer has.
 EVENTS = 100
-AGENTS, PROMPTS, OF_A_CUSTOMER = 8, 20, 10
+AGENTS, PROMPTS, OF_A_CUSTOMER = 2, 20, 10
 # Every so many runs one has ended; the others have a call whose outcome is unknown.
 ENDED = 10
 OPEN_CALL = "call_open"

@@ -94,7 +94,7 @@ def runs_of_a_status(filled: Filled) -> None:
 
 
 def runs_of_an_agent(filled: Filled) -> None:
-    assert len(list(filled.ledger.runs(agent="clerk-1", limit=10))) == 10
+    assert len(list(filled.ledger.runs(agent="clerk-1", limit=PAGE))) == PAGE
 
 
 def runs_of_a_customer(filled: Filled) -> None:
