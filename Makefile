@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo unit test full soak mutants check lint bench docs peers lines test-pythons release-check clean links
+.PHONY: help demo unit test full soak mutants check lint bench scale docs peers lines test-pythons release-check clean links
 .PHONY: sandbox-tests debian-packages newest langgraph-tests langgraph-folder typescript page page-setup
 .PHONY: browser page-check screenshots
 
@@ -84,6 +84,9 @@ lint: $(DEV)  ## ruff, mypy, import-linter
 bench: browser $(DEV) $(FRAMEWORKS)/.installed  ## costs, as ratios against the physical limit
 	$(BIN)/python -m benchmarks
 	$(FRAMEWORKS)/bin/python -m benchmarks langgraph
+
+scale: $(DEV)  ## growth to ten million events on PostgreSQL: about 10 GB in TMPDIR, under an hour
+	$(BIN)/python -m benchmarks scale
 
 docs: $(DOCS)  ## write the generated pages, and build the site into site/, without network
 	$(BIN)/python -m docs.generate

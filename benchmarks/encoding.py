@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from benchmarks.measuring import Result
+from benchmarks.measuring import Figure, Result, samples_ratio
 from benchmarks.workload import conversation
 from turnledger.adapters.providers.registry import FORMATS, wire_of
 from turnledger.adapters.providers.wire import WireFormat
@@ -77,9 +76,9 @@ def _request(history: MessageHistory, kept: dict[str, object]) -> Request:
     )
 
 
-def _whole(wire: WireFormat, records: list[Record]) -> float:
+def _whole(wire: WireFormat, records: list[Record]) -> Figure:
     """A history as it comes from the ledger, encoded for the first time, against its JSON."""
-    ratios = []
+    ratios, bare = [], []
     encoder = msgspec.json.Encoder()
     for _ in range(ROUNDS):
         history = _history(records)
@@ -90,21 +89,23 @@ def _whole(wire: WireFormat, records: list[Record]) -> float:
         ours = time.perf_counter() - started
         started = time.perf_counter()
         encoder.encode(payload)
-        ratios.append(ours / (time.perf_counter() - started))
+        bare.append(time.perf_counter() - started)
+        ratios.append(ours / bare[-1])
         del payload
         gc.unfreeze()
-    return statistics.median(ratios)
+    return Figure.of(ratios, bare)
 
 
-def _further(wire: WireFormat, records: list[Record]) -> float:
+def _further(wire: WireFormat, records: list[Record]) -> Figure:
     """One more reply and its result, and the request after it: processor time, the median."""
-    return _turn_cost(wire, _history(records)) / _turn_cost(wire, _history(records[:SHORT]))
+    long, short = _history(records), _history(records[:SHORT])
+    return samples_ratio(_turn_costs(wire, long), _turn_costs(wire, short))
 
 
-def _turn_cost(wire: WireFormat, history: MessageHistory) -> float:
+def _turn_costs(wire: WireFormat, history: MessageHistory) -> list[float]:
     kept: dict[str, object] = {}
     wire.encode(_request(history, kept))
-    costs = []
+    costs: list[float] = []
     gc.collect()
     gc.freeze()
     for number in range(TURNS):
@@ -116,4 +117,4 @@ def _turn_cost(wire: WireFormat, history: MessageHistory) -> float:
         wire.encode(request)
         costs.append(time.thread_time_ns() - started)
     gc.unfreeze()
-    return statistics.median(costs)
+    return costs

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from benchmarks.measuring import Result, speed
+from benchmarks.measuring import Result, family_cpu, speed
 from benchmarks.workload import events
 from turnledger.adapters.http import LedgerClient
 from turnledger.ledger import ANY, Ledger, Tokens, new_run_id
@@ -51,9 +51,9 @@ def measure(folder: Path) -> Iterator[Result]:
         token = Tokens(ledger).new("writer").text
         serve = ("-c", _SERVE, "--db", str(path), "serve", "--port", "0")
         with _server(*serve) as url, LedgerClient(url, token) as client:
-            ratio = speed(lambda: _append(client), lambda: _append(ledger))
+            ratio = speed(lambda: _append(client), lambda: _append(ledger), cpu=family_cpu)
         with _server("-c", _BARE, str(ANSWER)) as url, httpx.Client() as bare:
-            moving = speed(lambda: _append(ledger), lambda: _move(bare, url))
+            moving = speed(lambda: _append(ledger), lambda: _move(bare, url)).median
     yield Result(
         "append over HTTP, one connection, batches of 100, against Python's",
         ratio,

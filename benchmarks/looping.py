@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import Result
+from benchmarks.measuring import Result, samples_ratio
 from turnledger.ledger import Ledger, TokenUsage, new_run_id
 from turnledger.runtime import (
     InProcessEventBus,
@@ -92,7 +91,7 @@ def measure(folder: Path) -> Iterator[Result]:
         loop.execute(Order(), run_id=run)
         turns = [b - a for a, b in zip(adapter.moments, adapter.moments[1:], strict=False)]
         first, last = turns[10 : 10 + WINDOW], turns[-WINDOW:]
-        ratio = statistics.median(last) / statistics.median(first)
+        ratio = samples_ratio(last, first)
         commits = len({record.commit for record in ledger.read(run)})
     name = "a turn's bookkeeping, 1,000th tool call against the first ones"
     yield Result(name, ratio, 1.2, at_least=False)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from benchmarks.long_events import declarations
-from benchmarks.measuring import Result
+from benchmarks.measuring import Result, samples_ratio
 from benchmarks.workload import run_of
 from turnledger.ledger import ANY, Ledger, new_run_id
 from turnledger.projections import Moments, RunState, step, window
@@ -89,7 +89,7 @@ def _compared(name: str, times: dict[int, Times], most: float) -> Result:
     each = " / ".join(one.shown() for one in times.values())
     return Result(
         f"{name}, 100,000 events against 1,000 (p50)",
-        long.median() / short.median(),
+        samples_ratio(long.processor, short.processor),
         most,
         at_least=False,
         detail=f"wall {wall:.2f}; {each} ms at 1,000 / 10,000 / 100,000",

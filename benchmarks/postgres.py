@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.measuring import Result, seconds
+from benchmarks.measuring import Figure, Result, taken
 from benchmarks.workload import events
 from tests.postgres import PostgresServer
 from turnledger.ledger import ANY, Ledger, new_run_id
@@ -39,7 +39,7 @@ def measure(folder: Path) -> Iterator[Result]:
         )
 
 
-def _ratio(ledger_of: Callable[[int], Ledger]) -> float:
+def _ratio(ledger_of: Callable[[int], Ledger]) -> Figure:
     batch = list(events(EACH))
 
     def write(number: int) -> None:
@@ -49,10 +49,9 @@ def _ratio(ledger_of: Callable[[int], Ledger]) -> float:
 
     write(0)
     with ThreadPoolExecutor(WRITERS) as pool:
-        ratios = sorted(
-            seconds(lambda: write(0))
-            * WRITERS
-            / seconds(lambda: list(pool.map(write, range(WRITERS))))
-            for _ in range(ROUNDS)
-        )
-    return ratios[ROUNDS // 2]
+        alone, ratios = [], []
+        for _ in range(ROUNDS):
+            alone.append(taken(lambda: write(0)).wall)
+            together = taken(lambda: list(pool.map(write, range(WRITERS)))).wall
+            ratios.append(alone[-1] * WRITERS / together)
+    return Figure.of(ratios, alone)

@@ -31,8 +31,8 @@ def measure(folder: Path) -> Iterator[Result]:
                 return replay(ledger, run, loop=_clerk(nowhere), verify=verify).check()
 
         assert fold().version == execute().version == events
-        bare = 1 / speed(partial(execute, False), partial(fold, False), rounds=7)
-        ratio = 1 / speed(execute, fold, rounds=7)
+        bare = speed(partial(execute, False), partial(fold, False), rounds=7).inverse().median
+        ratio = speed(execute, fold, rounds=7).inverse()
         detail = f"{events} events, verified first; {bare:.2f} without verifying"
         yield Result("re-execute a run, times folding it", ratio, 3, at_least=False, detail=detail)
         memory = _peak(execute) / _peak(fold)

@@ -6,13 +6,12 @@ Each is a process of its own, measured in turns with `python -c pass`.
 from __future__ import annotations
 
 import resource
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.measuring import Result
+from benchmarks.measuring import Figure, Result
 from benchmarks.workload import run_of
 from turnledger.ledger import NEW, Ledger, new_run_id
 
@@ -42,17 +41,20 @@ def measure(folder: Path) -> Iterator[Result]:
     for _ in range(ROUNDS + 1):  # the first round fills the disk's cache
         for name, command in commands.items():
             times[name].append(_cpu_seconds(command))
-    medians = {name: statistics.median(found[1:]) for name, found in times.items()}
-    least = medians["pass"]
-    detail = f"CPU time, python -c pass takes {least * 1000:.0f} ms"
+    least, *_ = figures = [Figure.of(found[1:], times["pass"][1:]) for found in times.values()]
+    taken = dict(zip(commands, figures, strict=True))
 
-    def result(name: str, measured: str, bar: float | None) -> Result:
-        return Result(name, medians[measured] / least, bar, at_least=False, detail=detail)
+    def result(name: str, measured: str, seconds: float) -> Result:
+        ratio = taken[measured].median / least.median
+        detail = f"{ratio:.1f} times python -c pass, {least.median:.3f} s"
+        return Result(name, taken[measured], seconds, at_least=False, detail=detail)
 
     # Names are imported on first use: without one the import would measure nothing.
-    yield result("import Ledger of turnledger.ledger, times python -c pass", "import", 10)
-    yield result(f"open and state of {EVENTS} events, times python -c pass", "state", None)
-    yield result("turnledger --version, times python -c pass", "version", 8)
+    ratios = [mine / other for mine, other in zip(times["import"], times["pass"], strict=True)][1:]
+    imported = Figure.of(ratios, times["pass"][1:])
+    yield Result("import Ledger, CPU times python -c pass", imported, 10, at_least=False)
+    yield result(f"open and state of {EVENTS:,} events, CPU seconds", "state", 0.25)
+    yield result("turnledger --version, CPU seconds", "version", 0.15)
 
 
 def _cpu_seconds(command: Sequence[str]) -> float:

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.measuring import Result, speed
+from benchmarks.measuring import Result, family_cpu, speed
 from benchmarks.workload import run_of
 from turnledger.ledger import NEW, Ledger, new_run_id
 from turnledger.projections import ToolStatistics, catch_up, rebuild
@@ -34,6 +34,7 @@ def _processes(ledger: Ledger) -> Result:
             lambda: rebuild(ledger, table, executor=two, workers=2),
             lambda: rebuild(ledger, table),
             rounds=5,
+            cpu=family_cpu,
         )
     return Result("rebuild a table, 2 processes against 1", ratio, 1.6, at_least=True)
 

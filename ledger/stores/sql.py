@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.runs.index import PROMPT, RunRow
@@ -36,6 +36,11 @@ PUT_TOKEN = f"""INSERT INTO access_tokens ({ACCESS}) VALUES (?, ?, ?, ?, ?, ?, ?
 # always 0: what an older version wrote under other numbers is ignored, and made again.
 WATERMARK = "fingerprint, position, state"
 PLAIN = "generation = 0"
+# A listing goes by the newest runs and leaves out those that do not fit, unless so few fit that
+# finding and sorting them is quicker. Databases guess that wrongly for values that they don't know.
+FEW = 250
+# The last characters of a run's id, by which the stores have an index.
+END = 4
 
 
 def run_values(row: RunRow) -> tuple[Any, ...]:
@@ -51,6 +56,15 @@ def catalogue_number(value: Any) -> int:
         f"Invalid event catalogue {value!r:.80} in the table meta: expected a number. The table "
         "was changed or is damaged. Go on from an export or a backup."
     )
+
+
+class Narrowing(NamedTuple):
+    """A condition on runs, in two ways: a query for the ids of all that fit, and of each row."""
+
+    runs: str
+    values: tuple[Any, ...]
+    by_row: str
+    row_values: tuple[Any, ...]
 
 
 class SQLDerivedReader(DerivedReader):
@@ -95,6 +109,9 @@ class SQLDerivedReader(DerivedReader):
 class SQLStore(Store):
     """What both SQL stores read in the same way; `_all` gives the rows of a query."""
 
+    # SQL for the last END characters of a run's id, as the store's index has it.
+    _end_of_id: ClassVar[str]
+
     def __init__(self) -> None:
         super().__init__()
         self.derived = SQLDerivedReader(self._all)
@@ -128,10 +145,37 @@ class SQLStore(Store):
         return RunRow(*found[0]) if found else None
 
     def list_runs(self, query: RunQuery) -> list[RunRow]:
-        where, values = _conditions(query)
-        order = "ORDER BY started_at DESC, run_id DESC LIMIT ?"
-        found = self._as_found(f"SELECT {RUN} FROM runs {where} {order}", [*values, query.limit])
+        where, values = self._conditions(query)
+        # The limit is in the text: PostgreSQL plans for a tenth of all rows where it is a value.
+        order = f"ORDER BY started_at DESC, run_id DESC LIMIT {query.limit:d}"
+        found = self._as_found(f"SELECT {RUN} FROM runs {where} {order}", values)
         return [RunRow(*row) for row in found]
+
+    def _conditions(self, query: RunQuery) -> tuple[str, list[Any]]:
+        """The WHERE of a listing of runs, and its values."""
+        conditions, values = _plain_conditions(query)
+        narrowings = [_tagged(key, value) for key, value in query.tags]
+        if query.ends is not None:
+            narrowings.append(_ending(*query.ends, self._end_of_id))
+        for narrowing in narrowings:
+            condition, bound = self._narrowed(narrowing)
+            conditions.append(condition)
+            values.extend(bound)
+        return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values
+
+    def _narrowed(self, narrowing: Narrowing) -> tuple[str, tuple[Any, ...]]:
+        """The cheaper way to say a condition, and its values."""
+        if not narrowing.by_row:
+            return self._among(narrowing, ())
+        if narrowing.runs:
+            found = self._as_found(f"{narrowing.runs} LIMIT {FEW}", narrowing.values)
+            if len(found) < FEW:
+                return self._among(narrowing, [run for (run,) in found])
+        return narrowing.by_row, narrowing.row_values
+
+    def _among(self, narrowing: Narrowing, found: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
+        """The condition that a run is one of those that fit; `found` are they, if they are few."""
+        return f"run_id IN ({narrowing.runs})", narrowing.values
 
     def blob(self, name: str) -> bytes | None:
         found = self._all("SELECT content FROM blobs WHERE name = ?", (name,))
@@ -196,8 +240,8 @@ class SQLLeases(Leases):
         self._one("DELETE FROM leases WHERE run_id = ?", run_id)
 
 
-def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
-    """The WHERE of a listing of runs, and its values."""
+def _plain_conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
+    """The conditions of a listing that a column of the run's row answers, and their values."""
     conditions: list[str] = []
     values: list[Any] = []
 
@@ -217,14 +261,30 @@ def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
         add("started_at < ?", query.until)
     if query.before is not None:
         add("(started_at, run_id) < (?, ?)", *query.before)
-    if query.ends is not None:
-        # Hexadecimal digits and hyphens: there is no wildcard in them.
-        add("(run_id LIKE ? OR run_id LIKE ?)", f"{query.ends[0]}%", f"%{query.ends[1]}")
     if query.parent is not None:
         add("parent = ?", query.parent)
-    for key, value in query.tags:
-        if value is None:
-            add("run_id IN (SELECT run_id FROM run_tags WHERE key = ?)", key)
-        else:
-            add("run_id IN (SELECT run_id FROM run_tags WHERE key = ? AND value = ?)", key, value)
-    return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values
+    return conditions, values
+
+
+def _tagged(key: str, value: str | None) -> Narrowing:
+    """Runs with a tag; of a key with any value there is no way to ask for one row."""
+    if value is None:
+        return Narrowing("SELECT run_id FROM run_tags WHERE key = ?", (key,), "", ())
+    tag = "FROM run_tags WHERE key = ? AND value = ?"
+    # Not EXISTS, which a database may turn into the other way.
+    by_row = f"(SELECT 1 {tag} AND run_tags.run_id = runs.run_id) IS NOT NULL"
+    return Narrowing(f"SELECT run_id {tag}", (key, value), by_row, (key, value))
+
+
+def _ending(first: str, last: str, end_of_id: str) -> Narrowing:
+    """Runs whose id begins or ends with these."""
+    # Hexadecimal digits and hyphens: there is no wildcard in them.
+    by_row, row_values = "(run_id LIKE ? OR run_id LIKE ?)", (f"{first}%", f"%{last}")
+    if len(last) < END:
+        return Narrowing("", (), by_row, row_values)  # one of the newest runs will do
+    # "g" comes after every digit.
+    runs = (
+        "SELECT run_id FROM runs WHERE run_id >= ? AND run_id < ? UNION ALL "
+        f"SELECT run_id FROM runs WHERE {end_of_id} = ? AND run_id LIKE ?"
+    )
+    return Narrowing(runs, (first, f"{first}g", last[-END:], f"%{last}"), by_row, row_values)

@@ -317,7 +317,15 @@ def test_names_of_blobs_that_are_out_of_order_end_a_verification(path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "index", ["events_by_run", "events_by_id", "runs_by_start", "runs_by_status", "runs_by_prompt"]
+    "index",
+    [
+        "events_by_run",
+        "events_by_id",
+        "runs_by_start",
+        "runs_by_status",
+        "runs_by_prompt",
+        "runs_by_end",
+    ],
 )
 def test_an_index_that_lacks_a_row_is_found(path: Path, index: str) -> None:
     """A reader that goes by it sees less than there is."""

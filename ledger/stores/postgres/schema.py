@@ -19,11 +19,13 @@ from psycopg.sql import SQL, Identifier
 from turnledger.ledger.errors import NotALedgerError, StoreUnavailableError
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.stores.postgres.errors import RIGHTS
+from turnledger.ledger.stores.sql import END
 
 APPLICATION = "turnledger"
-FORMAT = 3
-# Formats that can be used as they are, without access tokens, by a role that may make no tables.
-_USABLE = ("2",)
+FORMAT = 4
+# Formats that can be used as they are by a role that may make no tables: without access tokens, or
+# slower where a run is looked for.
+_USABLE = ("2", "3")
 # The advisory lock of processes that create a ledger in a database: one at a time.
 CREATING = 0x544C4447  # "TLDG"
 ORDINAL_BITS = 12
@@ -58,11 +60,21 @@ _TOKENS = (
         revoked_at bigint
     )""",
 )
+# By what a run is looked for: the end of its id, and the run that it is a fork of.
+END_OF_ID = f"right(run_id, {END})"
+_FINDING = (
+    f"CREATE INDEX runs_by_end ON runs ({END_OF_ID})",
+    "CREATE INDEX runs_by_parent ON runs (parent, started_at, run_id) WHERE (parent IS NOT NULL)",
+)
 # The statements that upgrade a ledger of a format to the next one, and the tables that are new.
 _UPGRADES = {
     "1": (_SHELVES, ("shelves", "shelf_rows")),
     "2": (_TOKENS, ("access_tokens",)),
+    "3": (_FINDING, ("runs_by_end", "runs_by_parent")),
 }
+# What a ledger of an older format does not have: the format that brought it.
+_TOKENS_SINCE = 3
+_SINCE = {"access_tokens": _TOKENS_SINCE, "runs_by_end": 4, "runs_by_parent": 4}
 STATEMENTS = (
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value text NOT NULL)",
     f"""CREATE TABLE events (
@@ -126,6 +138,7 @@ STATEMENTS = (
         encode(digest, 'hex') AS digest, data FROM events ORDER BY position""",
     *_SHELVES,
     *_TOKENS,
+    *_FINDING,
 )
 _TABLES = (
     "meta",
@@ -179,10 +192,11 @@ _KINDS = f"""SELECT c.relname, CASE WHEN c.relkind = 'v' THEN 'view' WHEN c.relk
         WHEN c.relrowsecurity THEN 'table with row security' ELSE 'table' END
     FROM pg_class c WHERE {_OURS} AND c.relname IN ({_NAMES}, 'log')"""
 _INDEXES = f"""SELECT i.relname, CASE WHEN x.indisunique THEN 'unique ' ELSE '' END
-    || CASE WHEN x.indisvalid AND x.indpred IS NULL THEN '' ELSE 'partial ' END
+    || CASE WHEN x.indisvalid THEN '' ELSE 'invalid ' END
     || c.relname || ' (' || (SELECT string_agg(
         replace(pg_get_indexdef(x.indexrelid, k, true), '"', ''), ', ' ORDER BY k)
         FROM generate_series(1, x.indnkeyatts) k) || ')'
+    || coalesce(' WHERE ' || pg_get_expr(x.indpred, x.indrelid), '')
     FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class c ON c.oid = x.indrelid
     WHERE {_OUR_TABLES}"""
 _CONSTRAINTS = f"""SELECT o.conname, c.relname || ': ' || o.contype::text FROM pg_constraint o
@@ -195,16 +209,14 @@ _FUNCTIONS = f"""SELECT c.proname, c.prosrc FROM pg_proc c
     WHERE {_OURS.replace("relnamespace =", "pronamespace =", 1)} AND c.proname = 'refuse_change'"""
 
 
-def changed_schema(read: Callable[[str], list[Any]], *, has_tokens: bool = True) -> Iterator[str]:
+def changed_schema(read: Callable[[str], list[Any]]) -> Iterator[str]:
     """Differences from the schema that this program makes, one text each.
 
-    Tables of other programs are left alone, and so are further indexes.
-
-    Args:
-        read: Runs a query.
-        has_tokens: Whether there has to be a table of access tokens.
+    Tables of other programs are left alone, and so are further indexes. `read` runs a query.
     """
     made = _made()
+    number = _format(read)
+    missing = tuple(name for name, since in _SINCE.items() if number < since)
     for what, query, may_have_others in (
         ("relation", _KINDS, False),
         ("column", _COLUMNS, False),
@@ -216,7 +228,7 @@ def changed_schema(read: Callable[[str], list[Any]], *, has_tokens: bool = True)
     ):
         found = {str(name): " ".join(str(text).split()) for name, text in read(query)}
         for name, definition in made[what].items():
-            if not has_tokens and name.startswith("access_tokens"):
+            if name.startswith(missing):
                 continue
             if name not in found:
                 yield f"the {definition if what == 'relation' else what} {name} is missing"
@@ -225,6 +237,12 @@ def changed_schema(read: Callable[[str], list[Any]], *, has_tokens: bool = True)
         for name in found.keys() - made[what].keys():
             if not may_have_others:
                 yield f"the {what} {name!r:.80} is not the ledger's"
+
+
+def _format(read: Callable[[str], list[Any]]) -> int:
+    """The format of a ledger that is open; this program's if that was changed meanwhile."""
+    found = read("SELECT value FROM meta WHERE key = 'format'")
+    return int(found[0][0]) if found and str(found[0][0]) in _USABLE else FORMAT
 
 
 @cache
@@ -320,7 +338,7 @@ def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool
                 "UPDATE meta SET value = %s WHERE key = 'catalogue' AND value::int < %s",
                 (str(CATALOGUE), CATALOGUE),
             )
-    return found["format"] == str(FORMAT)
+    return int(found["format"]) >= _TOKENS_SINCE
 
 
 def _has_meta(db: Connection[Any], schema: str) -> bool:

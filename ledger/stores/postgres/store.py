@@ -35,6 +35,7 @@ from turnledger.ledger.stores.postgres.errors import (
 from turnledger.ledger.stores.postgres.inspection import RawRows, diagnostics
 from turnledger.ledger.stores.postgres.pool import ConnectionPool
 from turnledger.ledger.stores.postgres.schema import (
+    END_OF_ID,
     REBASE,
     RESTORED,
     SETTLED,
@@ -45,7 +46,7 @@ from turnledger.ledger.stores.postgres.transaction import (
     PostgresTransaction,
     TransactionFullError,
 )
-from turnledger.ledger.stores.sql import ROW, SQLStore
+from turnledger.ledger.stores.sql import ROW, Narrowing, SQLStore
 
 # PostgreSQL counts positions in 64 bits.
 LAST_POSITION = 2**63 - 1
@@ -60,6 +61,7 @@ class PostgresStore(SQLStore):
     """The store over one schema of a database."""
 
     gather_seconds = 0.002
+    _end_of_id = END_OF_ID
 
     def __init__(self, pool: ConnectionPool) -> None:
         super().__init__()
@@ -193,6 +195,10 @@ class PostgresStore(SQLStore):
             return []
         return self.pool.read(statement.replace("?", "%s"), values)
 
+    def _among(self, narrowing: Narrowing, found: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
+        # One plan fits any few ids; with a query for them it would plan anew each time.
+        return ("run_id = ANY(?)", ([*found],)) if found else super()._among(narrowing, found)
+
     def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         return self._rows_after(position, limit, until, self.pool.read)
 
@@ -254,7 +260,7 @@ class PostgresStore(SQLStore):
         return self._raw.tags()
 
     def own_findings(self) -> Iterator[str]:
-        return changed_schema(self._all, has_tokens=self.has_tokens)
+        return changed_schema(self._all)
 
     def diagnostics(self) -> dict[str, str]:
         self._check_open()

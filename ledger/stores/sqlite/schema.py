@@ -10,9 +10,10 @@ from pathlib import Path
 
 from turnledger.ledger.errors import NotALedgerError
 from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.stores.sql import END
 
 APPLICATION_ID = 0x544C4447  # "TLDG"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 # Where nothing can be written, a ledger of an older format is read as it is, from this one on.
 OLDEST_READABLE = 2
 
@@ -40,8 +41,17 @@ _TOKENS = (
         revoked_at INTEGER
     ) WITHOUT ROWID""",
 )
+# By what a run is looked for: the end of its id, and the run that it is a fork of.
+END_OF_ID = f"substr(run_id, -{END})"
+_FINDING = (
+    f"CREATE INDEX runs_by_end ON runs ({END_OF_ID})",
+    "CREATE INDEX runs_by_parent ON runs (parent, started_at, run_id) WHERE parent IS NOT NULL",
+)
 # The statements that upgrade a file of a format to the next one.
-_UPGRADES = {1: _SHELVES, 2: _TOKENS}
+_UPGRADES = {1: _SHELVES, 2: _TOKENS, 3: _FINDING}
+# What a file of an older format, which is only read, does not have: the format that brought it.
+TOKENS_SINCE = 3
+_SINCE = {"access_tokens": TOKENS_SINCE, "runs_by_end": 4, "runs_by_parent": 4}
 
 TABLES = (
     """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID""",
@@ -97,6 +107,7 @@ TABLES = (
         lower(hex(digest)) AS digest, data FROM events ORDER BY position""",
     *_SHELVES,
     *_TOKENS,
+    *_FINDING,
 )
 
 _NO_TEXT = "no text: "
@@ -189,8 +200,8 @@ def changed_schema(db: sqlite3.Connection) -> Iterator[str]:
     found = _schema(db)
     (version,) = db.execute("PRAGMA user_version").fetchone()
     for name, (kind, definition) in _made().items():
-        if name == "access_tokens" and version < SCHEMA_VERSION:
-            continue  # a file of an older format, which is only read
+        if version < _SINCE.get(name, 0):
+            continue
         if name not in found:
             yield f"the {kind} {name} is missing"
         elif found[name][0] != kind:

@@ -34,9 +34,11 @@ from turnledger.ledger.stores.sqlite.errors import (
 from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, NoLock
 from turnledger.ledger.stores.sqlite.queries import Queries
 from turnledger.ledger.stores.sqlite.schema import (
+    END_OF_ID,
     OLDEST_READABLE,
     RAW_ROW,
     SCHEMA_VERSION,
+    TOKENS_SINCE,
     as_text,
     changed_schema,
     format_of,
@@ -72,6 +74,8 @@ LAST_RECORD = "SELECT position, digest FROM events ORDER BY position DESC LIMIT 
 
 class SQLiteStore(SQLStore):
     """The store over one file. `open` makes the tables where they are missing."""
+
+    _end_of_id = END_OF_ID
 
     def __init__(
         self, path: Path, *, wait: float, read_only: bool = False, check_file: bool = True
@@ -214,7 +218,7 @@ class SQLiteStore(SQLStore):
         version = format_of(db, self._path)
         if version < (OLDEST_READABLE if self._read_only else SCHEMA_VERSION):
             return False
-        self.has_tokens = version == SCHEMA_VERSION
+        self.has_tokens = version >= TOKENS_SINCE
         found = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
         written = catalogue_number(found[0] if found else None)
         return self._read_only or written >= CATALOGUE

@@ -6,6 +6,7 @@ Also here: that the database itself refuses to change an event or a blob.
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -14,6 +15,7 @@ import pytest
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import PICTURE, note, notes, one_of_each, started
 from turnledger.ledger import ANY, NEW, Ledger, RunCompleted, RunStarted, RunWaiting, new_run_id
+from turnledger.ledger.stores import sql
 
 
 def populate(ledger: Ledger) -> list[UUID]:
@@ -95,3 +97,28 @@ def test_the_database_itself_refuses_to_change_what_was_recorded(store: StoreUnd
             attempt()
     assert ledger.verify_all().ok
     assert [record.event for record in ledger.read(run)] == [note(), *one_of_each()]
+
+
+@pytest.mark.parametrize("few", [1, 2, 100])
+def test_a_listing_is_the_same_however_many_runs_fit(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """Few are found by their tag or the end of their id, many by going through the newest."""
+    monkeypatch.setattr(sql, "FEW", few)
+    ends = ("aaaa-bbbb-000000000001", "aaaa-bbbb-000000000002", "cccc-dddd-000000000002")
+    one, two, three = (UUID(f"019b0000-0000-7000-{end[:4]}-{end[-12:]}") for end in ends)
+    for run, team in ((one, "red"), (two, "red"), (three, "blue")):
+        ledger.append(run, RunStarted(tags={"team": team}), NEW)
+
+    def listed(**given: Any) -> list[UUID]:
+        return [run.run_id for run in ledger.runs(**given)]
+
+    assert listed(tags={"team": "red"}) == [two, one]
+    assert listed(tags={"team": "red"}, limit=1) == [two]
+    assert listed(tags={"team": "green"}) == []
+    assert listed(tags={"team": None}) == [three, two, one]
+    assert listed(id_part="00000002") == [three, two]
+    assert listed(id_part="00000002", tags={"team": "blue"}) == [three]
+    assert listed(id_part="019b0000") == [three, two, one]
+    assert listed(id_part="2") == [three, two]
+    assert listed(id_part="99999999") == []

@@ -165,7 +165,9 @@ class OldPostgres(OldLedger):
         return sorted(str(row).replace(schema, "") for row in found)
 
 
-@pytest.fixture(params=[(kind, number) for kind in (OldSQLite, OldPostgres) for number in (1, 2)])
+@pytest.fixture(
+    params=[(kind, number) for kind in (OldSQLite, OldPostgres) for number in (1, 2, 3)]
+)
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> OldLedger:
     """A ledger of every old format in every durable store in turn."""
     kind, number = request.param
@@ -191,7 +193,7 @@ def test_an_old_ledger_gets_what_is_new_and_keeps_all_else(old: OldLedger, creat
     before = old.content()
     with Ledger.open(old.url, create=create) as ledger:
         assert old.content() == before
-        assert (old.format(), old.layout()) == (3, old.new_layout())
+        assert (old.format(), old.layout()) == (4, old.new_layout())
         use(ledger)
     with Ledger.open(old.url, create=create) as ledger:
         assert ledger.derived_data("totals").snapshot() == (WATERMARK, {"k": "v"})
@@ -250,19 +252,19 @@ def test_processes_that_open_an_old_ledger_at_once_all_get_it(old: OldLedger) ->
         use(ledger)
 
 
-@pytest.mark.parametrize("number", [0, 4, 99])
+@pytest.mark.parametrize("number", [0, 5, 99])
 def test_a_format_that_this_program_does_not_know_is_refused(old: OldLedger, number: int) -> None:
     """Newer or older than all it can bring up: the ledger stays as it is."""
     old.set_format(number)
     before = old.layout()
-    with pytest.raises(NotALedgerError, match=f"format {number}, this program uses 3"):
+    with pytest.raises(NotALedgerError, match=f"format {number}, this program uses 4"):
         Ledger.open(old.url)
     assert (old.format(), old.layout()) == (number, before)
 
 
 def test_what_can_not_be_finished_is_not_begun(old: OldLedger) -> None:
     """Somebody's own table by a name that is needed: an error, and the ledger stays as it is."""
-    table = "shelf_rows" if old.number == 1 else "access_tokens"
+    table = ("shelf_rows", "access_tokens", "runs_by_end")[old.number - 1]
     old.sql(f"CREATE TABLE {table} (mine integer)")
     before = old.layout()
     with pytest.raises((NotALedgerError, StoreUnavailableError), match=table):
@@ -357,6 +359,28 @@ def test_a_server_that_only_reads_gives_format_2_as_it_is(tmp_path: Path) -> Non
     with Ledger.open(f"{old.url}&options=-c%20default_transaction_read_only%3Don") as ledger:
         use_as_it_is(ledger)
     assert old.format() == 2
+
+
+def use_without_indexes(ledger: Ledger) -> None:
+    """Read a ledger of format 3 that could not be upgraded: runs are only found more slowly."""
+    assert ledger.verify_all().problems == ()
+    assert [run.run_id for run in ledger.runs(id_part=str(RUN)[-8:])] == [RUN]
+    assert list(ledger.runs(parent=RUN)) == []
+    assert Tokens(ledger).list() == ()
+
+
+def test_a_ledger_of_format_3_that_can_only_be_read_is_read_as_it_is(tmp_path: Path) -> None:
+    """It lacks indexes and nothing else, which is no finding."""
+    old: OldLedger = OldSQLite(tmp_path, 3)
+    old.sql("PRAGMA journal_mode=DELETE")
+    store = SQLiteStore.open(Path(old.url), wait=30, read_only=True)
+    with Ledger(store, codec=Codec(), clock=SystemClock()) as ledger:
+        use_without_indexes(ledger)
+    assert old.format() == 3
+    old = OldPostgres(tmp_path, 3)
+    with Ledger.open(f"{old.url}&options=-c%20default_transaction_read_only%3Don") as ledger:
+        use_without_indexes(ledger)
+    assert old.format() == 3
 
 
 def test_tables_of_the_version_with_generations_are_ignored_and_made_again(old: OldLedger) -> None:
