@@ -79,7 +79,7 @@ class LeaseHeartbeat:
     """Prolongs a claim while the block runs, and releases it at the end.
 
     If another worker takes the run, the epoch keeps this one from writing; `lost` is true then,
-    before an append fails. Blocks may be nested: the end of the first one releases it.
+    before an append fails. Blocks may be nested: the end of the outermost one releases it.
     """
 
     def __init__(self, claim: Claim) -> None:
@@ -87,6 +87,7 @@ class LeaseHeartbeat:
         # Held while a heartbeat is made.
         self._beating = Lock()
         self._over = False
+        self._depth = 0
         self.lost = False
 
     def beat(self) -> None:
@@ -111,7 +112,9 @@ class LeaseHeartbeat:
         _TIMER.add(self, self.claim.ttl / 3e6)
 
     def __enter__(self) -> LeaseHeartbeat:
-        self._wait()
+        self._depth += 1
+        if self._depth == 1:
+            self._wait()
         return self
 
     def __exit__(
@@ -120,9 +123,10 @@ class LeaseHeartbeat:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
         with self._beating:
-            if self._over:
-                return
             self._over = True
         _TIMER.remove(self)
         try:

@@ -194,20 +194,16 @@ class RunBlock:
             with at_the_disk():
                 claim = ledger.claim(self.run_id, worker=worker_name(ledger), ttl=LEASE)
             held = LeaseHeartbeat(claim)
+        recorder = self._writing(ledger, index, held)
         try:
             # Before this claim another worker may have had the run.
             for record in reader.read_on():
                 index.take(record)
             status = ledger.run(self.run_id).status
             if status == "completed":
-                held.claim.release()
+                self._release()
                 return self._reading(ledger, index, "ended")
             self._check_status(status, index)
-        except BaseException:
-            held.claim.release()
-            raise
-        recorder = self._writing(ledger, index, held)
-        try:
             self._count_attempt(recorder)
         except BaseException:
             self._release()
