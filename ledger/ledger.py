@@ -758,9 +758,9 @@ class Ledger:
         """
         names, left_out = _picked_from(agents, exclude)
         _check_wait(wait)
-        deadline, nap = monotonic() + wait, SHORTEST_NAP
+        deadline, nap, left = monotonic() + wait, SHORTEST_NAP, wait
         while True:
-            found = self._claim_next(names, worker, ttl, key, left_out, on_damage)
+            found = self._claim_next(names, worker, ttl, key, left_out, on_damage, left)
             left = deadline - monotonic()
             if found is not None or left <= 0:
                 return found
@@ -775,7 +775,9 @@ class Ledger:
         key: str | None,
         exclude: tuple[str, ...],
         on_damage: OnDamage | None,
+        wait: float,
     ) -> Claim | None:
+        """Claim the next run; a ledger whose store is a server's waits for one there."""
         name, micros = self.redact_text(worker or self.worker), _micros(ttl)
         own = self._store.holder() if key is None else ""
         asked = claiming.Picking(

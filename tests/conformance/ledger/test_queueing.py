@@ -34,7 +34,7 @@ from turnledger.ledger.runs.names import LIVE_TAG, SERVES_TAG
 
 HOUR, NOW = timedelta(hours=1), timedelta(0)
 A, B = "shop/a", "shop/b"
-KEY = "a secret of a worker, 0123456789"
+KEY = "a-secret-of-a-worker-0123456789"
 
 
 def taken(ledger: LedgerLike, *agents: str, **more: Any) -> str | None:
@@ -221,7 +221,7 @@ def test_a_worker_that_asks_again_gets_its_run_again(surface: Surface) -> None:
     assert taken(other, worker="ann", key=KEY) == first
     assert ledger.head(first) == 2
     assert taken(ledger, worker="bob", key=KEY) == second
-    assert taken(ledger, worker="ann", key=f"{KEY}, another") == third
+    assert taken(ledger, worker="ann", key=f"{KEY}-another") == third
 
 
 def test_the_queue_is_waited_for(surface: Surface) -> None:
