@@ -35,7 +35,7 @@ from turnledger.runtime.agents.result import RunResult, result_of
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.checkpoints.checkpoint import RecoverableRun
 from turnledger.runtime.errors import DecisionRequiredError
-from turnledger.runtime.journal.heartbeat import LEASE
+from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import PromptResponse, RunEnded, RunEvent, listening
 from turnledger.runtime.main_loop import MAX_TURNS, MainLoopConfig
@@ -381,6 +381,16 @@ class Agent(Generic[InputT, OutputT]):
         if on_event is not None:
             on_event(RunEnded(result))
         return result
+
+    def take(self, held: LeaseHeartbeat, ledger: Ledger) -> RunResult[OutputT]:
+        """Run a run to its end that a worker took from the queue.
+
+        Args:
+            held: The worker's claim of the run.
+            ledger: Where it is.
+        """
+        loop = self.loop(ledger)
+        return self._followed(loop, lambda: loop.take(held), None)
 
     # --- decisions of a person ---
 

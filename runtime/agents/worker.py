@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Protocol
 
 from turnledger.ledger import (
     ANY,
@@ -45,15 +44,15 @@ _NOT_ITS_FAULT = (AppendRefusedError, StoreUnavailableError)
 _NOT_WRITTEN_TO = (IntegrityFailureError, EventDecodeError, DecisionRequiredError)
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a worker runs: the name of an agent or workflow, and how one of its runs goes on.
+class Job(Protocol):
+    """What a worker runs: an Agent, a workflow, or another with a name whose runs it can take."""
 
-    `take` runs a run to its end in a thread; its claim is held, and released by it.
-    """
+    @property
+    def name(self) -> str:
+        """The name that its runs belong to."""
 
-    name: str
-    take: Callable[[LeaseHeartbeat, Ledger], object]
+    def take(self, held: LeaseHeartbeat, ledger: Ledger) -> object:
+        """Run a run to its end, in a thread; its claim is held."""
 
 
 class Worker:
@@ -218,19 +217,3 @@ class Worker:
         )
         self._ledger.append(claim.run_id, failed, ANY, claim.epoch)
         self._tell(f"Run {claim.run_id} failed: {error_text(error)}")
-
-
-def job_of(app: Any) -> Job:
-    """An Agent, a workflow, or a function that makes a loop for a ledger, as a worker's job.
-
-    Args:
-        app: What is to be run.
-    """
-    from turnledger.runtime.agents.agent import Agent
-    from turnledger.runtime.steps.workflows import Workflow
-
-    if isinstance(app, Workflow):
-        return Job(app.name, app.take)
-    if isinstance(app, Agent):
-        return Job(app.name, lambda held, ledger: app.loop(ledger).take(held))
-    raise InvalidInputError(f"Invalid job {app!r}: expected an Agent or a workflow.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from turnledger.ledger import Ledger
 
 if TYPE_CHECKING:  # slow to import
     from turnledger.runtime.agents.worker import Job
+    from turnledger.runtime.journal.heartbeat import LeaseHeartbeat
 
 
 @command(
@@ -64,14 +66,24 @@ def worker(app: tuple[str, ...], url: str | None, concurrency: int, lease: float
         asyncio.run(_work(ledger, [_job(ledger, one) for one in app], concurrency, lease))
 
 
+@dataclass(frozen=True)
+class _LoopJob:
+    """The runs of a loop that a function makes: one loop for each run, as they run at once."""
+
+    name: str
+    app: str
+
+    def take(self, held: LeaseHeartbeat, ledger: Ledger) -> object:
+        return load_loop(self.app, ledger).take(held)
+
+
 def _job(ledger: Ledger, app: str) -> Job:
     from turnledger.runtime.agents.agent import Agent
-    from turnledger.runtime.agents.worker import Job, job_of
     from turnledger.runtime.steps import Workflow
 
     found = load_app(app)
     if isinstance(found, Agent | Workflow):
-        return job_of(found)
+        return found
     name = load_loop(app, ledger).loop_host.name
     if not name:
         raise click.BadParameter(
@@ -79,7 +91,7 @@ def _job(ledger: Ledger, app: str) -> Job:
             "with MainLoop(name=...).",
             param_hint="--app",
         )
-    return Job(name, lambda held, where: load_loop(app, where).take(held))
+    return _LoopJob(name, app)
 
 
 async def _work(ledger: Ledger, jobs: list[Job], concurrency: int, lease: float) -> None:

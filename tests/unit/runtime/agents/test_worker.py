@@ -26,7 +26,7 @@ from turnledger.ledger import (
 )
 from turnledger.projections import state_at
 from turnledger.runtime import PromptMismatch, Reply, Request
-from turnledger.runtime.agents.worker import Worker, job_of
+from turnledger.runtime.agents.worker import Worker
 from turnledger.runtime.journal.heartbeat import LeaseHeartbeat
 from turnledger.runtime.steps import Workflow
 
@@ -92,7 +92,7 @@ class Book:
     async def _work(
         self, apps: Sequence[Agent[str, str] | Workflow[int, int]], until: Callable[[], bool]
     ) -> None:
-        jobs = [job_of(app) for app in apps]
+        jobs = list(apps)
         worker = Worker(self.ledger, jobs, concurrency=2, tell=self.said.append)
         task = asyncio.create_task(worker.work())
         while not until():  # pytest-timeout ends it
@@ -211,7 +211,7 @@ def test_a_request_that_kills_its_workers_is_parked(book: Book, early: bool) -> 
         claim = book.ledger.claim_next(["tests/killer"])
         assert claim is not None
         with pytest.raises(Crash):
-            job_of(agent).take(LeaseHeartbeat(claim), book.ledger)
+            agent.take(LeaseHeartbeat(claim), book.ledger)
         claim.release()
     assert book.status(run) == "running"
     book.work(agent, runs=[run])
@@ -317,7 +317,7 @@ def test_stopping_finishes_what_was_begun_and_stopping_twice_releases_it(book: B
 
         agent = Agent("tests/slow", model=answers, instructions="I.", tools=[count])
         run = agent.enqueue("go", ledger=book.ledger)
-        worker = Worker(book.ledger, [job_of(agent)], tell=book.said.append)
+        worker = Worker(book.ledger, [agent], tell=book.said.append)
         task = asyncio.create_task(worker.work())
         await under_way.wait()
         later = agent.enqueue("later", ledger=book.ledger)
@@ -340,4 +340,4 @@ def test_a_worker_without_agents_is_refused(book: Book) -> None:
     """Also one whose loop has no name: it would take runs of nobody."""
     for wrong in ({"jobs": []}, {"concurrency": 0}, {"lease": timedelta(0)}):
         with pytest.raises(InvalidInputError):
-            Worker(book.ledger, **{"jobs": [job_of(an_agent())], **wrong})  # type: ignore[arg-type]
+            Worker(book.ledger, **{"jobs": [an_agent()], **wrong})  # type: ignore[arg-type]
