@@ -489,7 +489,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             agent=self._name,
         )
         limit = asked.deadline or self._config.deadline
-        started = self._with_limits(started, limit, asked.budget or self._config.budget)
+        budget = asked.budget or self._config.budget
+        started = self._with_limits(started, limit, budget)
         parent = session.run_in(self._ledger) if self._ledger is not None else None
         if self._ledger is None or parent is None:
             return started

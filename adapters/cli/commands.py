@@ -64,11 +64,11 @@ SECTIONS = {
         ),
         "worker": (
             "operate.worker:worker",
-            "Take requested and interrupted runs, oldest first, and run them to their end.",
+            "Take requested and interrupted runs, and run them to their end.",
         ),
         "queue": (
             "inspect.queue:queue",
-            "Show what workers have to do: requested, running, interrupted and waiting runs.",
+            "List requested, running, interrupted and waiting runs.",
         ),
         "pending": ("operate.decide:pending", "List tool calls that have not ended."),
         "resolve": (

@@ -36,7 +36,7 @@ turnledger queue --agent support/triage -o json""",
 )
 @click.option("--agent", metavar="NAME", help="Only runs of this agent or workflow.")
 def queue(agent: str | None) -> None:
-    """Show what workers have to do: requested, running, interrupted and waiting runs.
+    """List requested, running, interrupted and waiting runs.
 
     Oldest first. A requested run was never begun; a running one has a worker; an interrupted one
     had one that is gone, and is taken next; a waiting one needs a person's decision: see

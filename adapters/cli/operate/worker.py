@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # slow to import
     example="""\
 turnledger worker --app myagent:agent --db runs.db
 turnledger worker --app myagent:agent --app orders:pay --concurrency 8
-TURNLEDGER_TOKEN=tl_... turnledger worker --app myagent:agent --url https://ledger.example:8321""",
+turnledger worker --app myagent:agent --url https://ledger.example:8321""",
 )
 @app_option(
     multiple=True,
@@ -52,10 +52,11 @@ TURNLEDGER_TOKEN=tl_... turnledger worker --app myagent:agent --url https://ledg
     help="How long a claim lasts without a heartbeat.",
 )
 def worker(app: tuple[str, ...], url: str | None, concurrency: int, lease: float) -> None:
-    """Take requested and interrupted runs, oldest first, and run them to their end.
+    """Take requested and interrupted runs, and run them to their end.
 
     A run is requested by agent.enqueue(...) or POST /v1/requests, and interrupted if its worker
-    is gone. Start as many workers as you like, on any machine: a run has one at a time.
+    is gone. The oldest is taken first. Start as many workers as you like, on any machine: a run
+    has one at a time. Over HTTP the token is that of TURNLEDGER_TOKEN.
 
     SIGTERM and Ctrl-C drain: no further run is taken, those under way end, and the exit code is
     0. A second one stops at once: those runs are released, and stay resumable. A ledger that
