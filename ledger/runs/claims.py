@@ -168,11 +168,11 @@ def claim_next(
     now, is_alive = tx.leases.now(), tx.leases.holder_alive
     ended = tuple(holder for holder in tx.leases.holders(now) if not is_alive(holder))
     query = WorkQuery(asked.agents, asked.exclude, now, ended)
-    while (row := tx.find_work(query)) is not None:
-        run = row.run_id
-        query = query._replace(after=(row.started_at, run))
+    while (place := tx.find_work(query)) is not None:
+        query, (_, run) = query._replace(after=place), place
         try:
-            if is_work(row, asked.agents) and _has_request(tx, row, codec):
+            row = tx.run(run)
+            if row is not None and is_work(row, asked.agents) and _has_request(tx, row, codec):
                 holder = asked.holder_of(run)
                 return claim(tx, run, asked.worker, holder, asked.ttl, clock, codec)
         except RunClaimedError:

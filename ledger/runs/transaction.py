@@ -238,8 +238,8 @@ class Transaction(ABC):
         """A run's row in the index, with what this transaction wrote."""
 
     @abstractmethod
-    def find_work(self, query: WorkQuery) -> RunRow | None:
-        """The oldest run, by its start, that is left to be worked on, with what was written here.
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
+        """The oldest run that is left to be worked on: its start and id, its place in the order.
 
         Its status is running, it has the tag of one of the agents and none of UNQUEUED_TAGS, it
         is not a fork that was never run, and no lease of it counts. Where several transactions

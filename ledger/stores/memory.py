@@ -267,15 +267,20 @@ class MemoryTransaction(Transaction):
     def run(self, run_id: str) -> RunRow | None:
         return self._tables.runs.get(run_id)
 
-    def find_work(self, query: WorkQuery) -> RunRow | None:
-        found = (row for row in self._tables.runs.values() if self._is_free(row, query))
-        return min(found, key=place_of, default=None)
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
+        found = [row for row in self._tables.runs.values() if self._is_free(row, query)]
+        row = min(found, key=place_of, default=None)
+        return (row.started_at, row.run_id) if row is not None else None
 
     def _is_free(self, row: RunRow, query: WorkQuery) -> bool:
-        if query.after is not None and (row.started_at, row.run_id) <= query.after:
+        after = query.after and tuple(map(list_key, query.after))
+        if (after and place_of(row) <= after) or row.run_id in query.exclude:
             return False
-        if row.run_id in query.exclude or not is_work(row, query.agents):
-            return False
+        try:
+            if not is_work(row, query.agents):
+                return False
+        except IntegrityFailureError:
+            return True  # so that it is named as damaged
         lease = self._tables.leases.get(row.run_id)
         return (
             lease is None

@@ -252,9 +252,8 @@ def work_query(query: WorkQuery, contains: str, lock: str = "") -> tuple[str, li
     if query.after is not None:
         conditions.append("(r.started_at, r.run_id) > (?, ?)")
         values += query.after
-    columns = ", ".join(f"r.{name}" for name in RUN.split(", "))
     statement = (
-        f"SELECT {columns} FROM runs r LEFT JOIN leases l ON l.run_id = r.run_id "
+        "SELECT r.started_at, r.run_id FROM runs r LEFT JOIN leases l ON l.run_id = r.run_id "
         f"WHERE {' AND '.join(conditions)} ORDER BY r.started_at, r.run_id LIMIT 1 {lock}"
     )
     return statement, values

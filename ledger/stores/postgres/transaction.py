@@ -415,7 +415,7 @@ class PostgresTransaction(Transaction):
             )
         return RunRow(*row)
 
-    def find_work(self, query: WorkQuery) -> RunRow | None:
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
         if self._held:
             self._write_held()
         if query.after is None:
@@ -423,7 +423,7 @@ class PostgresTransaction(Transaction):
         # Another worker's transaction that has locked the oldest run is about to claim it.
         statement, values = work_query(query, "strpos", "FOR NO KEY UPDATE OF r SKIP LOCKED")
         found = self._one(statement.replace("?", "%s"), *values)
-        return RunRow(*found) if found else None
+        return tuple(found) if found else None
 
     def row_at(self, run_id: str, version: int) -> Row | None:
         if run_id in self._held:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from turnledger.ledger.errors import StoreUnavailableError
+from turnledger.ledger.errors import IntegrityFailureError, StoreUnavailableError
 from turnledger.ledger.runs.index import RebuiltIndex, RunRow
 from turnledger.ledger.runs.record import NewColumns, Row, as_row
 from turnledger.ledger.runs.transaction import (
@@ -68,6 +68,10 @@ class Executor:
         try:
             return self._db.execute(statement, values).fetchone()
         except sqlite3.Error as error:
+            if "decode" in str(error):
+                raise IntegrityFailureError(
+                    f"The ledger holds damaged text: {error}. Run `turnledger verify`."
+                ) from error
             raise self.failure(error, "preparing an append") from error
 
     def every(self, statement: str, *values: Any) -> list[Any]:
@@ -294,11 +298,11 @@ class SQLiteTransaction(Transaction):
         found = self._one(f"SELECT {RUN} FROM runs WHERE run_id=?", run_id)
         return RunRow(*found) if found else None
 
-    def find_work(self, query: WorkQuery) -> RunRow | None:
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
         self.flush()
         statement, values = work_query(query, "instr")
         found = self._one(statement, *values)
-        return RunRow(*found) if found else None
+        return tuple(found) if found else None
 
     def row_at(self, run_id: str, version: int) -> Row | None:
         self.flush()
