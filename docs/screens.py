@@ -171,6 +171,8 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "resolve @last call_1 --approve --by ann",
         "recover @last --app travel:agent",
         "chat --app travel:agent --name trip",
+        "queue",
+        "worker --app travel:loop",
         "pending",
         "pending {triage}",
         "resolve {waiting} call_2 --completed '{{\"paid\": true}}' --by ann",

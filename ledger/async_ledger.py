@@ -240,6 +240,8 @@ class AsyncLedger:
     claim = _awaited(Ledger.claim)
     begin = _awaited(Ledger.begin)
     resume_claim = _awaited(Ledger.resume_claim)
+    enqueue = _awaited(Ledger.enqueue)
+    claim_next = _awaited(Ledger.claim_next)
     worker_of = _awaited(Ledger.worker_of)
     heartbeat = _awaited(Ledger.heartbeat)
     release = _awaited(Ledger.release)

@@ -44,6 +44,11 @@ class SystemClock:
         return str(uuid_utils.uuid7())
 
 
+def monotonic() -> float:
+    """Seconds that only grow, to tell when a wait is over: never recorded."""
+    return time.monotonic()
+
+
 def is_moment(value: object) -> bool:
     """Whether a value is a time that a record may have."""
     return isinstance(value, int) and FIRST_MOMENT <= value <= LAST_MOMENT

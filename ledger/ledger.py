@@ -10,25 +10,29 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
+import msgspec
+
 from turnledger.ledger.arguments import check_methods
-from turnledger.ledger.clock import Clock, SystemClock, to_micros
+from turnledger.ledger.clock import Clock, SystemClock, monotonic, to_datetime, to_micros
 from turnledger.ledger.errors import (
     BlobNotFoundError,
+    ConcurrentAppendError,
     EventDecodeError,
     IntegrityFailureError,
     InvalidInputError,
     LostRecordsError,
     RecordNotFoundError,
+    RunClaimedError,
     RunNotFoundError,
     StoreUnavailableError,
     short_repr,
 )
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits
-from turnledger.ledger.events.types import AGENT_TAG, Event, RunStarted
+from turnledger.ledger.events.types import AGENT_TAG, CATALOGUE, Event, RunStarted
 from turnledger.ledger.integrity import verify as verifying
 from turnledger.ledger.integrity.run_check import CheckedReader, unreadable
 from turnledger.ledger.integrity.verify import Report
@@ -46,7 +50,7 @@ from turnledger.ledger.runs.append_request import (
     id_ends,
     prepare,
 )
-from turnledger.ledger.runs.claims import Claim
+from turnledger.ledger.runs.claims import Claim, key_holder
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import (
     PROMPT,
@@ -74,6 +78,11 @@ DEFAULT_TTL = timedelta(seconds=60)
 LONGEST_TTL = timedelta(days=36_525)
 # Seconds that a follower sleeps between reads, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
+# The same for a worker that waits for a run: it takes the write lock each time.
+LONGEST_QUEUE_NAP = 0.5
+# Seconds that a worker may wait for a run in one call.
+LONGEST_WAIT = 3600.0
+MOST_AGENTS, MOST_EXCLUDED = 100, 1000
 # Stores count in 64 bits.
 LAST_POSITION = 2**63 - 1
 
@@ -645,7 +654,7 @@ class Ledger:
         if row is None:
             raise RunNotFoundError(run)
         name = self.redact_text(worker)
-        lease = Lease(run, name, epoch, claiming.key_holder(run, name, key), 0)
+        lease = Lease(run, name, epoch, key_holder(run, name, key), 0)
         return Claim(self, lease, row.version, _micros(ttl))
 
     def _claim(
@@ -659,7 +668,7 @@ class Ledger:
         """Claim a run, after the `first` append if there is one, in one transaction."""
         clock, codec, micros = self._clock, self._codec, _micros(ttl)
         name = self.redact_text(worker or self.worker)
-        holder = self._store.holder() if key is None else claiming.key_holder(run, name, key)
+        holder = self._store.holder() if key is None else key_holder(run, name, key)
 
         def work(tx: Transaction) -> tuple[Lease, int]:
             if first is not None:
@@ -667,6 +676,125 @@ class Ledger:
             return claiming.claim(tx, run, name, holder, micros, clock, codec)
 
         return Claim(self, *self._store.write(work), micros)
+
+    # --- the queue ---
+
+    def enqueue(
+        self,
+        agent: str,
+        input: Any,  # noqa: A002 - the word that everybody looks for
+        *,
+        run_id: RunId | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> UUID:
+        """Request a run by the name of its agent or workflow, without its code; the run's id.
+
+        A worker of that name takes it (`turnledger worker`). What is asked is checked there: an
+        input that the agent does not take fails the run. `Agent.enqueue` checks it at once.
+
+        Args:
+            agent: The name of the agent or workflow.
+            input: Its input, as JSON data.
+            run_id: The id of the run; by default a new one. The same request under the same id
+                may be sent again, and is recorded once.
+            tags: Text by text, recorded with the run.
+
+        Raises:
+            AppendRefusedError: There is another run of this id.
+        """
+        if not agent:
+            raise InvalidInputError("Invalid agent '': expected the name of an agent or workflow.")
+        run = canonical_id(run_id) if run_id is not None else self._clock.new_id()
+        started = RunStarted(
+            agent=agent,
+            request=input,
+            request_id=UUID(self._clock.new_id()),
+            requested_at=to_datetime(self._clock.micros()),
+            tags=dict(tags or {}),
+            catalogue=CATALOGUE,
+        )
+        try:
+            self.append(run, started, NEW)
+        except (ConcurrentAppendError, RunClaimedError):
+            if not self._is_requested(run, started):
+                raise
+        return UUID(run)
+
+    def _is_requested(self, run: str, wanted: RunStarted) -> bool:
+        """Whether a run began with the same request."""
+        found = next(self.read(run, until=1), None)
+        if found is None or not isinstance(found.event, RunStarted):
+            return False
+        entry = self.prepare(wanted)
+        assert isinstance(entry.event, RunStarted)
+        return _what_is_asked(found.event) == _what_is_asked(entry.event)
+
+    def claim_next(
+        self,
+        agents: Sequence[str],
+        *,
+        worker: str | None = None,
+        ttl: timedelta = DEFAULT_TTL,
+        key: str | None = None,
+        wait: float = 0.0,
+        exclude: Collection[RunId] = (),
+        on_damage: OnDamage | None = None,
+    ) -> Claim | None:
+        """Claim the oldest run of these agents that is left to be worked on; None without one.
+
+        That is a run that was requested (`enqueue`) and not begun, or one that is running and
+        whose worker is gone. Runs that wait for a person, have ended, or were parked are never
+        taken, nor forks that were never run. Finding and claiming is one transaction.
+
+        Args:
+            agents: The names of agents and workflows, 1 to 100.
+            worker: The worker's name; one for this open ledger by default.
+            ttl: How long the claim lasts without a heartbeat.
+            key: A secret of the worker, as for `claim`. A worker that asks again with the same
+                name and key is given the run that it holds already, if there is one.
+            wait: Seconds to wait for such a run.
+            exclude: Runs that are not taken, at most 1,000.
+            on_damage: Called with the id and the error of each damaged run, which is passed over.
+        """
+        names, left_out = _picked_from(agents, exclude)
+        _check_wait(wait)
+        deadline, nap, left = monotonic() + wait, SHORTEST_NAP, wait
+        while True:
+            found = self._claim_next(names, worker, ttl, key, left_out, on_damage, left)
+            left = deadline - monotonic()
+            if found is not None or left <= 0:
+                return found
+            self._store.wait_for_more(LAST_POSITION, min(nap, left))
+            nap = min(nap * 2, LONGEST_QUEUE_NAP)
+
+    def _claim_next(
+        self,
+        agents: tuple[str, ...],
+        worker: str | None,
+        ttl: timedelta,
+        key: str | None,
+        exclude: tuple[str, ...],
+        on_damage: OnDamage | None,
+        wait: float,
+    ) -> Claim | None:
+        """Claim the next run; a ledger whose store is a server's waits for one there."""
+        name, micros = self.redact_text(worker or self.worker), _micros(ttl)
+        own = self._store.holder() if key is None else ""
+        asked = claiming.Picking(
+            agents,
+            name,
+            (lambda run: own) if key is None else (lambda run: key_holder(run, name, key)),
+            micros,
+            exclude,
+            again=key is not None,
+            on_damage=on_damage or (lambda run, error: None),
+        )
+        if key is not None:
+            key_holder("", name, key)  # refuses an invalid one, whatever there is to do
+        taken = self._store.write(
+            lambda tx: claiming.claim_next(tx, asked, self._clock, self._codec)
+        )
+        return Claim(self, *taken, micros) if taken is not None else None
 
     def worker_of(self, run_id: RunId) -> str | None:
         """The worker that holds a run's claim now; None if there is none alive."""
@@ -768,6 +896,31 @@ def _micros(ttl: timedelta) -> int:
     if ttl > LONGEST_TTL:
         raise InvalidInputError(f"Invalid ttl {ttl}: expected at most {LONGEST_TTL.days} days.")
     return max(ttl // timedelta(microseconds=1), 0)
+
+
+def _picked_from(
+    agents: Sequence[str], exclude: Collection[RunId]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names and ids that a worker chooses by, checked."""
+    if isinstance(agents, str) or not 1 <= len(agents) <= MOST_AGENTS or not all(agents):
+        raise InvalidInputError(
+            f"Invalid agents {short_repr(agents)}: expected 1 to {MOST_AGENTS} names in a list."
+        )
+    _check_text(*agents)
+    if len(exclude) > MOST_EXCLUDED:
+        raise InvalidInputError(
+            f"Invalid exclude: got {len(exclude)} runs, expected at most {MOST_EXCLUDED}."
+        )
+    return tuple(agents), tuple(map(canonical_id, exclude))
+
+
+def _check_wait(wait: float) -> None:
+    if not 0 <= wait <= LONGEST_WAIT:
+        raise InvalidInputError(f"Invalid wait {wait}: expected 0 to {LONGEST_WAIT:.0f} seconds.")
+
+
+def _what_is_asked(started: RunStarted) -> tuple[Any, ...]:
+    return started.agent, started.kind, started.tags, msgspec.json.encode(started.request)
 
 
 def _drafts(request: AppendRequest) -> tuple[Draft, ...]:

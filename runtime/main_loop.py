@@ -20,6 +20,7 @@ from uuid import UUID
 import msgspec
 
 from turnledger.ledger import (
+    NEW,
     AppendRefusedError,
     CheckpointCleared,
     Clock,
@@ -53,7 +54,7 @@ from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.checkpoints.filesystem import SnapshotableFilesystem
 from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
 from turnledger.runtime.errors import CheckpointCorruptedError
-from turnledger.runtime.journal.heartbeat import LEASE, claimed, worker_name
+from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, claimed, worker_name
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import OPTIMIZE
@@ -92,6 +93,7 @@ from turnledger.runtime.workspace.file_tools import WORKSPACE
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
+R = TypeVar("R")
 # Resources by name, or what makes them for each run.
 Resources: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any] | None]"
 
@@ -236,6 +238,46 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         asked = MainLoopRequest(request)
         return self._execute(asked, run_id, session, tags, parent, tuple(blobs)), session
 
+    def enqueue(
+        self,
+        request: UserRequestT,
+        *,
+        run_id: UUID | None = None,
+        tags: Mapping[str, str] | None = None,
+        blobs: Iterable[bytes] = (),
+    ) -> UUID:
+        """Request a run, for a worker to take (`turnledger worker`); returns its id.
+
+        What a run begins with is recorded, and nothing else is done.
+
+        Args:
+            request: As for `execute`.
+            run_id: The id of the new run; by default a new one.
+            tags: Tags of the run, besides those of its session.
+            blobs: Bytes that the request names by `blob_name`.
+        """
+        if self._ledger is None or not self._name:
+            raise InvalidInputError(
+                "A request needs a ledger that workers read, and the name of their agent: make "
+                "the loop with MainLoop(ledger=..., name=...)."
+            )
+        run = run_id or new_run_id()
+        first = self._started(MainLoopRequest(request), self._made_session(), tags or {})
+        entry, started, _ = self._recorded(run, first, request)
+        self._ledger.append(run, entry or started, NEW, blobs=blobs)
+        return run
+
+    def take(self, held: LeaseHeartbeat) -> tuple[PromptResponse[OutputT], Session]:
+        """Run a run to its end that a worker took from the queue: a resume from its last event.
+
+        Args:
+            held: The worker's claim of the run, which is released at the end.
+        """
+        run_id = UUID(held.claim.run_id)
+        return self._published(
+            run_id, lambda: recover_from_ledger(self.loop_host, run_id, RecoveryOptions(), held)
+        )
+
     def recover(
         self,
         run: RecoverableRun | UUID | str,
@@ -275,8 +317,12 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             prompt=prompt,
             decided_by=decided_by,
         )
+        return self._published(run_id, lambda: recover(self.loop_host, run_id, options))
+
+    def _published(self, run_id: UUID, recovery: Callable[[], R]) -> R:
+        """The result of a recovery; that it failed is published."""
         try:
-            return recover(self.loop_host, run_id, options)
+            return recovery()
         except Exception as error:
             self._bus.publish(RecoveryFailed(run_id=run_id, error=error))
             raise
@@ -343,6 +389,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             overrides_tag=self._overrides_tag,
             needs_optimization=self.needs_optimization,
             optimize=self._optimize,
+            limited=self._limited,
         )
 
     def _optimize(self, prompt: Prompt[Any], state: ExecutionState) -> None:
@@ -431,8 +478,6 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self, asked: MainLoopRequest[UserRequestT], session: Session, tags: Mapping[str, str]
     ) -> RunStarted:
         name, payload = recorded_request(self.request_type, asked.request)
-        limit = asked.deadline or self._config.deadline
-        budget = asked.budget or self._config.budget
         started = RunStarted(
             request_id=asked.request_id,
             request_type=name,
@@ -440,18 +485,38 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             requested_at=asked.created_at,
             session_id=session.session_id,
             tags={**session.tags, **tags},
-            deadline=limit.expires_at if isinstance(limit, Deadline) else None,
-            time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
-            budget=budget.to_limits() if budget is not None else None,
-            max_turns=self._config.max_turns,
             catalogue=CATALOGUE,
             agent=self._name,
         )
+        limit = asked.deadline or self._config.deadline
+        budget = asked.budget or self._config.budget
+        started = self._with_limits(started, limit, budget)
         parent = session.run_in(self._ledger) if self._ledger is not None else None
         if self._ledger is None or parent is None:
             return started
         at = self._ledger.head(parent)
         return msgspec.structs.replace(started, parent=parent, at=at, kind="continuation")
+
+    def _limited(self, started: RunStarted) -> RunStarted:
+        """A run's first event with its limits.
+
+        A request that was made without the agent's code (`Ledger.enqueue`) names no type, and
+        has the limits of the loop that runs it.
+        """
+        if started.request_type or started.request_id is None:
+            return started
+        return self._with_limits(started, self._config.deadline, self._config.budget)
+
+    def _with_limits(
+        self, started: RunStarted, limit: Deadline | timedelta | None, budget: Budget | None
+    ) -> RunStarted:
+        return msgspec.structs.replace(
+            started,
+            deadline=limit.expires_at if isinstance(limit, Deadline) else None,
+            time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
+            budget=budget.to_limits() if budget is not None else None,
+            max_turns=self._config.max_turns,
+        )
 
     def _recorded(
         self, run: UUID, started: RunStarted, request: Any

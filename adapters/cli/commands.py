@@ -62,6 +62,14 @@ SECTIONS = {
             "operate.recover:recover",
             "Continue interrupted runs and forks, to their end.",
         ),
+        "worker": (
+            "operate.worker:worker",
+            "Take requested and interrupted runs, and run them to their end.",
+        ),
+        "queue": (
+            "inspect.queue:queue",
+            "List requested, running, interrupted and waiting runs.",
+        ),
         "pending": ("operate.decide:pending", "List tool calls that have not ended."),
         "resolve": (
             "operate.decide:resolve",

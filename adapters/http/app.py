@@ -27,6 +27,7 @@ from turnledger.adapters.http.routes.compare import Comparisons
 from turnledger.adapters.http.routes.index.runs import Runs
 from turnledger.adapters.http.routes.inspect import Inspect
 from turnledger.adapters.http.routes.ledger import WholeLedger
+from turnledger.adapters.http.routes.queue import Queue
 from turnledger.adapters.http.routes.records import Records
 from turnledger.adapters.http.routes.run.claims import Claims
 from turnledger.adapters.http.routes.run.decisions import Decisions
@@ -153,6 +154,7 @@ def _routes(served: Served) -> tuple[FastAPI, Api]:
         Runs(served),
         Events(served),
         Claims(served),
+        Queue(served),
         Forks(served),
         Decisions(served),
         WholeLedger(served),

@@ -11,23 +11,25 @@ prolong and release it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.clock import Clock
 from turnledger.ledger.errors import (
+    DAMAGE,
     IntegrityFailureError,
     InvalidClaimKeyError,
     RunClaimedError,
     RunNotFoundError,
     StaleEpochError,
 )
-from turnledger.ledger.events.types import Event, RunClaimed, RunParked
+from turnledger.ledger.events.types import Event, RunClaimed, RunParked, RunStarted
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.runs.codec import Codec
-from turnledger.ledger.runs.index import Loss, RunRow
-from turnledger.ledger.runs.transaction import KEY_HOLDER, Lease, Transaction
+from turnledger.ledger.runs.index import Loss, RunRow, is_work
+from turnledger.ledger.runs.transaction import KEY_HOLDER, Lease, Transaction, WorkQuery
 
 # How many characters a claim key may have.
 SHORTEST_KEY: Final = 16
@@ -128,6 +130,81 @@ def claim(
     taken = Lease(run_id, worker, epoch, holder, tx.leases.now() + ttl)
     tx.leases.put(taken)
     return taken, outcome.version
+
+
+class Picking(NamedTuple):
+    """What a worker asks for that takes the next run, whichever it is.
+
+    `holder_of` gives the holder of its lease of a run. With `again`, a run that this worker and
+    holder have already is given once more: the answer to an earlier call may have been lost.
+    """
+
+    agents: tuple[str, ...]
+    worker: str
+    holder_of: Callable[[str], str]
+    ttl: int
+    exclude: tuple[str, ...]
+    again: bool
+    on_damage: Callable[[str, Exception], None]
+
+
+def claim_next(
+    tx: Transaction, asked: Picking, clock: Clock, codec: Codec
+) -> tuple[Lease, int] | None:
+    """Claim the oldest run that is left to be worked on; None if there is none.
+
+    Such a run was requested and never claimed, or it is running and its lease counts no more. A
+    run without a request, such as one that a program appends to by hand, is passed over, and so
+    is a damaged one.
+
+    Args:
+        tx: The transaction.
+        asked: What is asked for.
+        clock: Gives the event's id and time.
+        codec: Encodes the event, and decodes the request.
+    """
+    if asked.again and (held := _held_already(tx, asked)):
+        return claim(tx, held.run_id, held.worker, held.holder, asked.ttl, clock, codec)
+    now, is_alive = tx.leases.now(), tx.leases.holder_alive
+    ended = tuple(holder for holder in tx.leases.holders(now) if not is_alive(holder))
+    query = WorkQuery(asked.agents, asked.exclude, now, ended)
+    while (place := tx.find_work(query)) is not None:
+        query, (_, run) = query._replace(after=place), place
+        try:
+            row = tx.run(run)
+            if row is not None and is_work(row, asked.agents) and _has_request(tx, row, codec):
+                holder = asked.holder_of(run)
+                return claim(tx, run, asked.worker, holder, asked.ttl, clock, codec)
+        except RunClaimedError:
+            continue  # another worker was quicker
+        except DAMAGE as error:
+            asked.on_damage(f"{run!s:.80}", error)
+    return None
+
+
+def _held_already(tx: Transaction, asked: Picking) -> Lease | None:
+    for lease in tx.leases.of_worker(asked.worker):
+        row = tx.run(lease.run_id)
+        if row is None or row.epoch != lease.epoch or lease.holder != asked.holder_of(row.run_id):
+            continue
+        if is_work(row, asked.agents) and tx.leases.is_live(lease):
+            return lease
+    return None
+
+
+def _has_request(tx: Transaction, row: RunRow, codec: Codec) -> bool:
+    """Whether a run begins with a request; a fork that was run has its parent's."""
+    first = tx.row_at(row.run_id, row.parent_version + 1)
+    if first is None:
+        raise IntegrityFailureError(
+            f"Run {row.run_id} is damaged: its first record is missing. Run `turnledger verify "
+            f"{row.run_id}`."
+        )
+    if first.tag != RunStarted.tag:
+        return False
+    started = codec.decode(first.tag, first.data)
+    assert isinstance(started, RunStarted)
+    return row.kind == "fork" or started.request_id is not None
 
 
 def _check_head(tx: Transaction, row: RunRow) -> None:

@@ -36,6 +36,7 @@ from turnledger.ledger.events.types import (
     RunWaiting,
     ToolCallDecided,
 )
+from turnledger.ledger.runs.names import UNQUEUED_TAGS
 from turnledger.ledger.runs.record import Columns
 
 # What a row of the index is about: a run, or the stream of a prompt's overrides.
@@ -125,6 +126,26 @@ def check_types(row: RunRow, *names: str) -> None:
         value = getattr(row, name)
         if not isinstance(value, _TYPES[name]):
             raise damaged(row.run_id, f"{name} is {value!r:.80}")
+
+
+def is_work(row: RunRow, agents: Collection[str]) -> bool:
+    """Whether a run is one that workers of these agents may take, if no lease of it counts.
+
+    Prompts are completed, and a fork that was never run waits for a person.
+    """
+    if row.status != "running" or (row.kind == "fork" and not row.epoch):
+        return False
+    tags = row.tag_map
+    return tags.get(AGENT_TAG) in agents and not any(tag in tags for tag in UNQUEUED_TAGS)
+
+
+def tag_text(key: str, value: str | None = None) -> str:
+    """What a row's `tags` hold as text if the run has this tag, with any value or this one.
+
+    It is exact: within a key or a value, quotes are escaped.
+    """
+    end = "" if value is None else msgspec.json.encode(value).decode()
+    return f"{msgspec.json.encode(key).decode()}:{end}"
 
 
 def child_of(run_id: str, parent_digest: bytes, recorded_at: int, started: RunStarted) -> RunRow:

@@ -9,6 +9,13 @@ from turnledger.ledger.errors import InvalidInputError, short_repr
 
 # The tag under which a run has its name.
 NAME_TAG = "name"
+# Tag of forks that a replay with live parts made; its value names the live parts.
+LIVE_TAG = "turnledger.live"
+# Tag of a run that optimizes a prompt as a step of another run, whose id is the value.
+SERVES_TAG = "turnledger.serves"
+# Runs with one of these are never taken from the queue: recovering the first would make all of
+# it live, and the recovery of the run that it serves goes on with the second.
+UNQUEUED_TAGS = (LIVE_TAG, SERVES_TAG)
 _MOST_CHARACTERS = 512
 # The namespace of the ids of named runs; permanent.
 _NAMES = UUID("5d0c4c4b-9a3f-5e0e-8d4b-0c1f4b8f2a77")

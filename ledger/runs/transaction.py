@@ -41,6 +41,20 @@ class Lease(NamedTuple):
         return self.holder.startswith(KEY_HOLDER)
 
 
+class WorkQuery(NamedTuple):
+    """Which run of the index a worker may take next.
+
+    `holders` are those of leases that count no more although their time is not up. `after` is the
+    place in the order, start and id, of a run that was looked at already.
+    """
+
+    agents: tuple[str, ...]
+    exclude: tuple[str, ...]
+    now: int
+    holders: tuple[str, ...]
+    after: tuple[int, str] | None = None
+
+
 class Leases(ABC):
     """Leases within a transaction."""
 
@@ -58,6 +72,14 @@ class Leases(ABC):
 
     @abstractmethod
     def get(self, run_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def of_worker(self, worker: str) -> list[Lease]:
+        """All leases of a worker of this name, whether they count or not."""
+
+    @abstractmethod
+    def holders(self, now: int) -> list[str]:
+        """The liveness locks that leases name whose time is not up at this moment."""
 
     @abstractmethod
     def put(self, lease: Lease) -> None: ...
@@ -214,6 +236,15 @@ class Transaction(ABC):
     @abstractmethod
     def run(self, run_id: str) -> RunRow | None:
         """A run's row in the index, with what this transaction wrote."""
+
+    @abstractmethod
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
+        """The oldest run that is left to be worked on: its start and id, its place in the order.
+
+        Its status is running, it has the tag of one of the agents and none of UNQUEUED_TAGS, it
+        is not a fork that was never run, and no lease of it counts. Where several transactions
+        write at once, a run that another one has locked is passed over, and this one is locked.
+        """
 
     @abstractmethod
     def row_at(self, run_id: str, version: int) -> Row | None: ...

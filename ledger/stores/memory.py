@@ -17,7 +17,14 @@ from uuid import uuid4
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
-from turnledger.ledger.runs.index import PROMPT, RebuiltIndex, RunRow, list_key, place_of
+from turnledger.ledger.runs.index import (
+    PROMPT,
+    RebuiltIndex,
+    RunRow,
+    is_work,
+    list_key,
+    place_of,
+)
 from turnledger.ledger.runs.record import Columns, NewColumns, RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import (
     DerivedWriter,
@@ -28,6 +35,7 @@ from turnledger.ledger.runs.transaction import (
     TokenRow,
     Transaction,
     Watermark,
+    WorkQuery,
 )
 from turnledger.ledger.stores.base import RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedReader
@@ -76,6 +84,13 @@ class MemoryLeases(Leases):
 
     def get(self, run_id: str) -> Lease | None:
         return self._tables.leases.get(run_id)
+
+    def of_worker(self, worker: str) -> list[Lease]:
+        return [lease for lease in self._tables.leases.values() if lease.worker == worker]
+
+    def holders(self, now: int) -> list[str]:
+        leases = self._tables.leases.values()
+        return [*{one.holder for one in leases if one.expires_at > now and not one.is_keyed}]
 
     def put(self, lease: Lease) -> None:
         _set(self._undo, self._tables.leases, lease.run_id, lease)
@@ -251,6 +266,28 @@ class MemoryTransaction(Transaction):
 
     def run(self, run_id: str) -> RunRow | None:
         return self._tables.runs.get(run_id)
+
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
+        found = [row for row in self._tables.runs.values() if self._is_free(row, query)]
+        row = min(found, key=place_of, default=None)
+        return (row.started_at, row.run_id) if row is not None else None
+
+    def _is_free(self, row: RunRow, query: WorkQuery) -> bool:
+        after = query.after and tuple(map(list_key, query.after))
+        if (after and place_of(row) <= after) or row.run_id in query.exclude:
+            return False
+        try:
+            if not is_work(row, query.agents):
+                return False
+        except IntegrityFailureError:
+            return True  # so that it is named as damaged
+        lease = self._tables.leases.get(row.run_id)
+        return (
+            lease is None
+            or lease.epoch != row.epoch
+            or lease.expires_at <= query.now
+            or lease.holder in query.holders
+        )
 
     def row_at(self, run_id: str, version: int) -> Row | None:
         found = self._tables.own_places(run_id, version - 1, version)

@@ -10,9 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.runs.index import PROMPT, RunRow
+from turnledger.ledger.events.types import AGENT_TAG
+from turnledger.ledger.runs.index import PROMPT, RunRow, tag_text
+from turnledger.ledger.runs.names import UNQUEUED_TAGS
 from turnledger.ledger.runs.record import Columns, Row, as_row
-from turnledger.ledger.runs.transaction import Lease, Leases, TokenRow, Watermark
+from turnledger.ledger.runs.transaction import (
+    KEY_HOLDER,
+    Lease,
+    Leases,
+    TokenRow,
+    Watermark,
+    WorkQuery,
+)
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedReader
 from turnledger.ledger.stores.wakeup import Wakeup
@@ -22,7 +31,8 @@ RUN = (
     "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
     "parent, parent_version, tags"
 )
-GET_LEASE = "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id = ?"
+LEASE = "run_id, worker, epoch, holder, expires_at"
+GET_LEASE = f"SELECT {LEASE} FROM leases WHERE run_id = ?"
 PUT_LEASE = """INSERT INTO leases VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET
     worker = excluded.worker, epoch = excluded.epoch, holder = excluded.holder,
     expires_at = excluded.expires_at"""
@@ -219,17 +229,29 @@ class SQLStore(Store):
 
 
 class SQLLeases(Leases):
-    """Leases as rows; `one` runs a statement of the transaction and gives its first row."""
+    """Leases as rows; `one` runs a statement of the transaction and gives its first row.
 
-    __slots__ = ("_one",)
+    `every` gives all rows.
+    """
 
-    def __init__(self, one: Callable[..., Any]) -> None:
+    __slots__ = ("_every", "_one")
+
+    def __init__(self, one: Callable[..., Any], every: Callable[..., list[Any]]) -> None:
         super().__init__()
         self._one = one
+        self._every = every
 
     def get(self, run_id: str) -> Lease | None:
         found = self._one(GET_LEASE, run_id)
         return Lease(*found) if found else None
+
+    def of_worker(self, worker: str) -> list[Lease]:
+        found = self._every(f"SELECT {LEASE} FROM leases WHERE worker = ?", worker)
+        return [Lease(*row) for row in found]
+
+    def holders(self, now: int) -> list[str]:
+        statement = "SELECT DISTINCT holder FROM leases WHERE expires_at > ? AND holder NOT LIKE ?"
+        return [holder for (holder,) in self._every(statement, now, f"{KEY_HOLDER}%")]
 
     def put(self, lease: Lease) -> None:
         self.wrote = True
@@ -238,6 +260,47 @@ class SQLLeases(Leases):
     def drop(self, run_id: str) -> None:
         self.wrote = True
         self._one("DELETE FROM leases WHERE run_id = ?", run_id)
+
+
+def work_query(query: WorkQuery, contains: str, lock: str = "") -> tuple[str, list[Any]]:
+    """The statement that finds the next run for a worker, and its values.
+
+    It goes along the index of status and start from the oldest run on, and so does not look at
+    those that have ended. That a run has a tag is seen in its row: the table of tags has rows for
+    all runs of an agent, however many have ended.
+
+    Args:
+        query: What is looked for.
+        contains: The function that finds a text in another: its place, or 0.
+        lock: What the statement ends with, to lock the row.
+    """
+    conditions = [
+        "r.status = 'running'",
+        "NOT (r.kind = 'fork' AND r.epoch = 0)",
+        f"({' OR '.join([f'{contains}(r.tags, ?) > 0'] * len(query.agents))})",
+        # Not "= 0", which a planner takes for rare: it would rather sort all runs than follow
+        # the index to the first one.
+        *[f"{contains}(r.tags, ?) < 1"] * len(UNQUEUED_TAGS),
+    ]
+    values: list[Any] = [tag_text(AGENT_TAG, agent) for agent in query.agents]
+    values += map(tag_text, UNQUEUED_TAGS)
+    ended = ["l.run_id IS NULL", "l.epoch <> r.epoch", "l.expires_at <= ?"]
+    values.append(query.now)
+    if query.holders:
+        ended.append(f"l.holder IN ({', '.join('?' * len(query.holders))})")
+        values += query.holders
+    conditions.append(f"({' OR '.join(ended)})")
+    if query.exclude:
+        conditions.append(f"r.run_id NOT IN ({', '.join('?' * len(query.exclude))})")
+        values += query.exclude
+    if query.after is not None:
+        conditions.append("(r.started_at, r.run_id) > (?, ?)")
+        values += query.after
+    statement = (
+        "SELECT r.started_at, r.run_id FROM runs r LEFT JOIN leases l ON l.run_id = r.run_id "
+        f"WHERE {' AND '.join(conditions)} ORDER BY r.started_at, r.run_id LIMIT 1 {lock}"
+    )
+    return statement, values
 
 
 def _plain_conditions(query: RunQuery) -> tuple[list[str], list[Any]]:

@@ -35,7 +35,7 @@ from turnledger.runtime.agents.result import RunResult, result_of
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.checkpoints.checkpoint import RecoverableRun
 from turnledger.runtime.errors import DecisionRequiredError
-from turnledger.runtime.journal.heartbeat import LEASE
+from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import PromptResponse, RunEnded, RunEvent, listening
 from turnledger.runtime.main_loop import MAX_TURNS, MainLoopConfig
@@ -289,8 +289,7 @@ class Agent(Generic[InputT, OutputT]):
     ) -> RunResult[OutputT]:
         run_id, continues = options.get("run_id"), options.get("continues")
         loop = self.loop(self._ledger(options.get("ledger")))
-        blobs = tuple(value.blobs.values()) if isinstance(value, MessageBuilder) else ()
-        request = value.to_message() if isinstance(value, MessageBuilder) else value
+        request, blobs = _request_of(value)
         return self._followed(
             loop,
             lambda: loop.execute(
@@ -301,6 +300,27 @@ class Agent(Generic[InputT, OutputT]):
                 blobs=blobs,
             ),
             on_event,
+        )
+
+    def enqueue(
+        self,
+        input: InputT | Message | MessageBuilder,  # noqa: A002
+        *,
+        ledger: AnyLedger | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> UUID:
+        """Request a run, and return its id: a worker takes it (`turnledger worker`).
+
+        What a run begins with is recorded, and nothing else is done: the model is not called.
+
+        Args:
+            input: As for `run`.
+            ledger: Where it is recorded, and where the workers look; by default the agent's.
+            tags: Text by text, recorded with the run; listings find runs by them.
+        """
+        request, blobs = _request_of(input)
+        return self.loop(self._ledger(ledger)).enqueue(
+            self._checked(request), tags=tags, blobs=blobs
         )
 
     # --- recovering ---
@@ -361,6 +381,16 @@ class Agent(Generic[InputT, OutputT]):
         if on_event is not None:
             on_event(RunEnded(result))
         return result
+
+    def take(self, held: LeaseHeartbeat, ledger: Ledger) -> RunResult[OutputT]:
+        """Run a run to its end that a worker took from the queue.
+
+        Args:
+            held: The worker's claim of the run.
+            ledger: Where it is.
+        """
+        loop = self.loop(ledger)
+        return self._followed(loop, lambda: loop.take(held), None)
 
     # --- decisions of a person ---
 
@@ -435,6 +465,13 @@ class Agent(Generic[InputT, OutputT]):
             f"Invalid input {short_repr(value)} for agent {self.name!r}: expected "
             f"{kind.__name__}, or a Message."
         )
+
+
+def _request_of(value: Any) -> tuple[Any, tuple[bytes, ...]]:
+    """An input as it is recorded, and the bytes that it names."""
+    if isinstance(value, MessageBuilder):
+        return value.to_message(), tuple(value.blobs.values())
+    return value, ()
 
 
 def _id_of(run: Run) -> UUID | str:

@@ -79,14 +79,15 @@ class LeaseHeartbeat:
     """Prolongs a claim while the block runs, and releases it at the end.
 
     If another worker takes the run, the epoch keeps this one from writing; `lost` is true then,
-    before an append fails.
+    before an append fails. Blocks may be nested: the end of the outermost one releases it.
     """
 
     def __init__(self, claim: Claim) -> None:
-        self._claim = claim
+        self.claim = claim
         # Held while a heartbeat is made.
         self._beating = Lock()
         self._over = False
+        self._depth = 0
         self.lost = False
 
     def beat(self) -> None:
@@ -95,23 +96,25 @@ class LeaseHeartbeat:
             if self._over:
                 return
             try:
-                self._claim.heartbeat()
+                self.claim.heartbeat()
             except StaleEpochError:
                 self.lost = True
                 return
             except TurnledgerError as error:
                 # The store is unavailable. The next beat tries again; the lease may run out.
                 logger.warning(
-                    "could not prolong the lease of run %s: %s", self._claim.run_id, error
+                    "could not prolong the lease of run %s: %s", self.claim.run_id, error
                 )
             self._wait()
 
     def _wait(self) -> None:
         # Three times in a lease of `ttl` microseconds: one heartbeat may fail or be late.
-        _TIMER.add(self, self._claim.ttl / 3e6)
+        _TIMER.add(self, self.claim.ttl / 3e6)
 
     def __enter__(self) -> LeaseHeartbeat:
-        self._wait()
+        self._depth += 1
+        if self._depth == 1:
+            self._wait()
         return self
 
     def __exit__(
@@ -120,15 +123,18 @@ class LeaseHeartbeat:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
         with self._beating:
             self._over = True
         _TIMER.remove(self)
         try:
             with at_the_disk():
-                self._claim.release()
+                self.claim.release()
         except TurnledgerError as trouble:
             # What was done under the claim is on disk, and its lease expires by itself.
-            logger.warning("could not release the lease of run %s: %s", self._claim.run_id, trouble)
+            logger.warning("could not release the lease of run %s: %s", self.claim.run_id, trouble)
 
 
 def worker_name(ledger: Ledger) -> str:
@@ -145,6 +151,7 @@ def claimed(
     clock: Clock | None = None,
     lease: timedelta = LEASE,
     claim: Claim | None = None,
+    held: LeaseHeartbeat | None = None,
     known: Callable[[], Known] | None = None,
 ) -> Iterator[Journal]:
     """Claim a run, and open its journal until the block ends.
@@ -156,18 +163,21 @@ def claimed(
         clock: Gives event ids and times.
         lease: How long the claim lasts without a heartbeat.
         claim: A claim that this worker has already; without one the run is claimed here.
+        held: The same, if it is being prolonged already.
         known: Gives the run's state by these declarations, once it is claimed; by default the
             journal reads the run.
     """
-    if claim is None:
-        with at_the_disk():
-            claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
-    with LeaseHeartbeat(claim) as heartbeat:
+    if held is None:
+        if claim is None:
+            with at_the_disk():
+                claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
+        held = LeaseHeartbeat(claim)
+    with held as heartbeat:
         journal = Journal(
             ledger,
             run,
             declarations=declarations,
-            claim=claim,
+            claim=heartbeat.claim,
             clock=clock,
             known=known() if known is not None else None,
         )

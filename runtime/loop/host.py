@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from turnledger.ledger import Clock, Ledger
+from turnledger.ledger import Clock, Ledger, RunStarted
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import EventBus
@@ -45,6 +45,7 @@ class LoopHost:
         overrides_tag: Which of the store's texts new evaluations are begun with.
         needs_optimization: Whether a workspace digest is written before an evaluation begins.
         optimize: Has it written by a run of its own, for the prompt and its state.
+        limited: Gives a run's first event with the limits that the run has.
     """
 
     adapter: Provider
@@ -67,3 +68,4 @@ class LoopHost:
     overrides_tag: str = "latest"
     needs_optimization: Callable[[Session], bool] = lambda session: False
     optimize: Callable[[Prompt[Any], ExecutionState], object] = lambda prompt, state: None
+    limited: Callable[[RunStarted], RunStarted] = lambda started: started

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from turnledger.ledger import InvalidInputError, Ledger, RunResumed, RunStarted, new_run_id
 from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.runs.names import SERVES_TAG
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.sections import MarkdownSection, Section
@@ -52,9 +53,6 @@ from turnledger.runtime.workspace.planning import PlanningStrategy, PlanningTool
 from turnledger.runtime.workspace.sections import WorkspaceSection
 
 SectionT = TypeVar("SectionT", bound=Section[Any])
-
-# Tag of an optimization's run: the run that it serves, whose recovery goes on with it.
-SERVES_TAG = "turnledger.serves"
 
 _GOAL = """
 Write a digest of the workspace: what another engineer, who has never seen it, needs to know before

@@ -111,6 +111,7 @@ class RunWork:
 
     def __post_init__(self) -> None:
         self.began = self.host.clock.micros()
+        self.started = self.host.limited(self.started)
 
     @property
     def seconds(self) -> float:

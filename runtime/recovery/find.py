@@ -14,6 +14,7 @@ from turnledger.ledger import Ledger, RunInfo, RunStarted
 from turnledger.ledger.errors import DAMAGE
 from turnledger.ledger.ledger import OnDamage
 from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.ledger.runs.names import UNQUEUED_TAGS
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointPhase,
     RecoverableRun,
@@ -23,13 +24,10 @@ from turnledger.runtime.checkpoints.ledger_backend import recent_checkpoints, wa
 from turnledger.runtime.checkpoints.save import Saved, saved_in
 from turnledger.runtime.errors import AgentMismatchError, CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
-from turnledger.runtime.loop.optimize import SERVES_TAG
 from turnledger.runtime.recovery.request_types import takes_type
 from turnledger.runtime.recovery.run_reader import RunReader
 
 logger = logger_of("turnledger.recovery")
-# Tag of forks that a replay with live parts made; its value names the live parts.
-LIVE_TAG = "turnledger.live"
 
 
 def recoverable(host: LoopHost, on_damage: OnDamage | None = None) -> Sequence[RecoverableRun]:
@@ -64,7 +62,7 @@ def _interrupted(host: LoopHost, ledger: Ledger, info: RunInfo) -> RecoverableRu
     """The run as it is listed; None if it is not one for this loop, or not to be recovered."""
     if info.agent != host.name:
         return None
-    if LIVE_TAG in info.tags or SERVES_TAG in info.tags or (info.kind == "fork" and not info.epoch):
+    if any(tag in info.tags for tag in UNQUEUED_TAGS) or (info.kind == "fork" and not info.epoch):
         return None
     started = request_event(ledger, info.run_id)
     if started is None or started.request_id is None:

@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice, takewhile
 from typing import Any, get_args
 from uuid import UUID
 
 import msgspec
 
 from turnledger.ledger import (
+    ANY,
     CheckpointStored,
     EvaluationSuperseded,
     InvalidInputError,
     Ledger,
+    RunClaimed,
     RunParked,
     RunResumed,
     RunStarted,
@@ -43,7 +46,7 @@ from turnledger.runtime.errors import (
     RecoveryError,
     TurnLimitExceededError,
 )
-from turnledger.runtime.journal.heartbeat import claimed
+from turnledger.runtime.journal.heartbeat import LeaseHeartbeat, claimed
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.loop_progress import ProgressState
 from turnledger.runtime.loop.events import (
@@ -100,7 +103,7 @@ class RecoveryOptions:
 
 
 def recover_from_ledger(
-    host: LoopHost, run_id: UUID, options: RecoveryOptions
+    host: LoopHost, run_id: UUID, options: RecoveryOptions, held: LeaseHeartbeat | None = None
 ) -> tuple[PromptResponse[Any], Session]:
     """Resume a run from its events; each of its records is read once.
 
@@ -108,15 +111,19 @@ def recover_from_ledger(
         host: The loop that resumes it.
         run_id: The run.
         options: What the caller asked for.
+        held: The claim of the run, if this worker has it already.
     """
     ledger = host.ledger
     assert ledger is not None
     if not ledger.head(run_id):
         _take_over(host, ledger, run_id)
+    if held is not None:
+        _check_claims(host, ledger, held)
     reader = RunReader(ledger, run_id)
     check_agent(run_id, reader.known.run.summary.agent, host.name)
     _check_status(run_id, reader.known.run)
-    if reader.known.run.summary.kind != "fork" or ledger.worker_of(run_id) is None:
+    is_free = held is not None or ledger.worker_of(run_id) is None
+    if is_free or reader.known.run.summary.kind != "fork":
         _check_decisions(run_id, reader, options)
     _check_state_age(host, run_id, reader, reader.known.run)
     _check_turns(run_id, reader.known.progress, options)
@@ -130,6 +137,7 @@ def recover_from_ledger(
         declarations=session.declarations,
         clock=host.clock,
         lease=host.lease,
+        held=held,
         known=lambda: reader.declare(session.declarations),
     ) as journal:
         started = journal.progress.started
@@ -261,9 +269,12 @@ def _check_status(run_id: UUID, state: RunState) -> None:
 
 
 def _check_state_age(host: LoopHost, run_id: UUID, reader: RunReader, state: RunState) -> None:
-    """Refuse a run that is too old. The time that it waited for a person does not count."""
+    """Refuse a run that is too old. The time that it waited for a person does not count.
+
+    Nor does the time that a request waited for a worker: it ages once it is begun.
+    """
     latest = state.checkpoints.latest
-    created = latest.created_at if latest is not None else state.summary.started_at
+    created = latest.created_at if latest is not None else reader.begun_at
     moments = [moment for moment in (created, reader.decided_at) if moment is not None]
     if moments:
         _check_age(host, run_id, max(moments))
@@ -306,6 +317,24 @@ def _check_age(host: LoopHost, run_id: UUID, created: Any) -> None:
     age = to_datetime(host.clock.micros()) - created
     if age > host.recovery.max_resume_age:
         raise CheckpointExpiredError(str(run_id), age=age, limit=host.recovery.max_resume_age)
+
+
+def _check_claims(host: LoopHost, ledger: Ledger, held: LeaseHeartbeat) -> None:
+    """Park a run whose workers keep ending before their first commit: it may be what kills them.
+
+    An attempt is counted with its first commit. Of one that ended before, its claim is the trace.
+    """
+    assert host.recovery is not None
+    run, most = held.claim.run_id, host.recovery.max_attempts
+    last = islice(ledger.read(run, backwards=True, page_size=most + 1), most + 1)
+    claims = sum(1 for _ in takewhile(lambda record: record.tag == RunClaimed.tag, last))
+    if claims > most:
+        parked = RunParked(reason="its workers ended before they recorded anything", attempts=most)
+        ledger.append(run, parked, ANY, held.claim.epoch)
+        raise RecoveryError(
+            f"Run {run} is parked now: {most} workers ended before they recorded anything.",
+            run_id=run,
+        )
 
 
 def _count_attempt(

@@ -62,6 +62,8 @@ class RunReader:
         self._used = timedelta(0)
         self._began: datetime | None = None
         self._last: datetime | None = None
+        # When the first of its work was recorded; None of a request that nobody has begun.
+        self.begun_at: datetime | None = None
         # When a person last decided about a call: the run waited until then.
         self.decided_at: datetime | None = None
         self.read_on()
@@ -135,7 +137,10 @@ class RunReader:
     def _note_time(self, record: Record) -> None:
         if record.tag == RunStarted.tag:
             self._used, self._began = timedelta(0), record.recorded_at
-        elif record.tag == RunResumed.tag:
+            self.begun_at = None
+        else:
+            self.begun_at = self.begun_at or record.recorded_at
+        if record.tag == RunResumed.tag:
             # The attempt before it ended, whenever its process did, with its last record.
             self._used += self._since_began()
             self._began = record.recorded_at

@@ -24,7 +24,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from turnledger.ledger import (
-    Claim,
+    NEW,
     Event,
     InvalidInputError,
     Ledger,
@@ -74,11 +74,13 @@ class Resuming(TypedDict, total=False):
         retry_in_doubt: Perform steps in doubt again, whatever their policy; it is recorded.
         decided_by: Who consents to that.
         max_attempts: Park the run after so many attempts without progress.
+        held: The claim of the run, if this worker has it already.
     """
 
     retry_in_doubt: bool
     decided_by: str
     max_attempts: int | None
+    held: LeaseHeartbeat
 
 
 class RunBlock:
@@ -159,13 +161,23 @@ class RunBlock:
             return self._begun(ledger)
         return self._resumed(ledger)
 
-    def _begun(self, ledger: Ledger) -> StepRecorder:
+    def enqueue(self) -> UUID:
+        """Record what the run begins with, and nothing else, for a worker to take; its id."""
+        ledger = self._open_ledger()
+        _, first = self._first(ledger)
+        ledger.append(self.run_id, first, NEW)
+        return self.run_id
+
+    def _first(self, ledger: Ledger) -> tuple[RunStarted, Entry]:
         now = to_datetime(ledger.clock.micros())
         started = replace(self._started, requested_at=now, catalogue=CATALOGUE)
-        first = ledger.prepare(started, exact=("request",))
+        return started, ledger.prepare(started, exact=("request",))
+
+    def _begun(self, ledger: Ledger) -> StepRecorder:
+        started, first = self._first(ledger)
         with at_the_disk():
             claim = ledger.begin(self.run_id, first, worker=worker_name(ledger), ttl=LEASE)
-        return self._writing(ledger, StepIndex(started=started), claim)
+        return self._writing(ledger, StepIndex(started=started), LeaseHeartbeat(claim))
 
     def _resumed(self, ledger: Ledger) -> StepRecorder:
         index = StepIndex()
@@ -177,22 +189,21 @@ class RunBlock:
         if info.status == "completed":
             return self._reading(ledger, index, "ended")
         self._check_status(info.status, index)
-        with at_the_disk():
-            claim = ledger.claim(self.run_id, worker=worker_name(ledger), ttl=LEASE)
+        held = self._resuming.get("held")
+        if held is None:
+            with at_the_disk():
+                claim = ledger.claim(self.run_id, worker=worker_name(ledger), ttl=LEASE)
+            held = LeaseHeartbeat(claim)
+        recorder = self._writing(ledger, index, held)
         try:
             # Before this claim another worker may have had the run.
             for record in reader.read_on():
                 index.take(record)
             status = ledger.run(self.run_id).status
             if status == "completed":
-                claim.release()
+                self._release()
                 return self._reading(ledger, index, "ended")
             self._check_status(status, index)
-        except BaseException:
-            claim.release()
-            raise
-        recorder = self._writing(ledger, index, claim)
-        try:
             self._count_attempt(recorder)
         except BaseException:
             self._release()
@@ -246,8 +257,8 @@ class RunBlock:
     def _reading(self, ledger: Ledger, index: StepIndex, mode: Mode) -> StepRecorder:
         return StepRecorder(ledger, self.run_id, index, _never, mode=mode)
 
-    def _writing(self, ledger: Ledger, index: StepIndex, claim: Claim) -> StepRecorder:
-        heartbeat = self._heartbeat = LeaseHeartbeat(claim)
+    def _writing(self, ledger: Ledger, index: StepIndex, heartbeat: LeaseHeartbeat) -> StepRecorder:
+        claim, self._heartbeat = heartbeat.claim, heartbeat
         heartbeat.__enter__()
 
         def check_claim() -> None:
@@ -430,7 +441,10 @@ def check_begun_by(run_id: UUID, found: RunStarted | None, mine: RunStarted) -> 
     """
     if found is None:
         raise RecoveryError(f"Run {run_id} has no beginning: its first event is another.")
-    if (found.request_type, found.agent) != (mine.request_type, mine.agent):
+    # A request that was made without the workflow's code names no type.
+    requested = found.request_id is not None and not found.request_type
+    kind = mine.request_type if requested else found.request_type
+    if (kind, found.agent) != (mine.request_type, mine.agent):
         raise RecoveryError(
             f"Run {run_id} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
             "another name, or what began the run.",

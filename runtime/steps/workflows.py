@@ -21,6 +21,7 @@ from uuid import UUID
 
 from turnledger.ledger import (
     InvalidInputError,
+    Ledger,
     RunInfo,
     RunStarted,
     new_run_id,
@@ -33,6 +34,7 @@ from turnledger.projections import state_at
 from turnledger.runtime.agent.schema.schema import decode, json_schema
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import DataDecodeError, DataEncodeError, RecoveryError, SchemaError
+from turnledger.runtime.journal.heartbeat import LeaseHeartbeat
 from turnledger.runtime.recovery.find import request_event
 from turnledger.runtime.replaying.replay import ReplayDivergedError, Replayed
 from turnledger.runtime.steps.block import (
@@ -52,6 +54,8 @@ from turnledger.runtime.steps.errors import (
 
 InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
+# Of a run that nobody watches, as RecoveryConfig has it.
+MAX_ATTEMPTS = 3
 _NAME = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*"
 
 
@@ -119,6 +123,22 @@ class Workflow(Generic[InputT, OutputT]):
         """`run` for an event loop; arguments as there."""
         return await self._async(self._block(input, ledger, run_id, tags), input)
 
+    def enqueue(
+        self,
+        input: InputT,  # noqa: A002
+        *,
+        ledger: AnyLedger,
+        tags: Mapping[str, str] | None = None,
+    ) -> UUID:
+        """Request a run, and return its id: a worker takes it (`turnledger worker`).
+
+        Args:
+            input: The function's argument, JSON-able.
+            ledger: Where it is recorded, and where the workers look.
+            tags: Text by text, recorded with the run.
+        """
+        return self._block(input, ledger, None, tags).enqueue()
+
     def recover(
         self, run: AnyRun, *, ledger: AnyLedger, **options: Unpack[Resuming]
     ) -> WorkflowResult[OutputT]:
@@ -138,6 +158,16 @@ class Workflow(Generic[InputT, OutputT]):
         """`recover` for an event loop; arguments as there."""
         block, value = self._recorded(run, ledger, **options)
         return await self._async(block, value)
+
+    def take(self, held: LeaseHeartbeat, ledger: Ledger) -> WorkflowResult[OutputT]:
+        """Run a run to its end that a worker took from the queue.
+
+        Args:
+            held: The worker's claim of the run, which is released at the end.
+            ledger: Where it is.
+        """
+        run = held.claim.run_id
+        return self.recover(run, ledger=ledger, max_attempts=MAX_ATTEMPTS, held=held)
 
     # --- looking back ---
 

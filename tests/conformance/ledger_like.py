@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 from uuid import UUID
 
 from turnledger.ledger import Appended, Claim, Draft, Record, Report, RunInfo, RunStarted
@@ -24,6 +24,7 @@ class LedgerLike(Protocol):
     - writing: append, fork, continuation
     - reading: read, record, head, run, runs, tail, blob
     - claims: claim, begin, worker_of, heartbeat, release, and those of a Claim
+    - the queue: enqueue, claim_next
     - verify
     - close, and `with`
 
@@ -124,6 +125,26 @@ class LedgerLike(Protocol):
         key: str | None = None,
         blobs: Iterable[bytes] = (),
     ) -> Claim: ...
+
+    def enqueue(
+        self,
+        agent: str,
+        input: Any,  # noqa: A002 - as Ledger has it
+        *,
+        run_id: RunId | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> UUID: ...
+
+    def claim_next(
+        self,
+        agents: Sequence[str],
+        *,
+        worker: str | None = None,
+        ttl: timedelta = DEFAULT_TTL,
+        key: str | None = None,
+        wait: float = 0.0,
+        exclude: Collection[RunId] = (),
+    ) -> Claim | None: ...
 
     def worker_of(self, run_id: RunId) -> str | None: ...
 

@@ -22,6 +22,7 @@ from tests.crash.operators import COMMANDS, Operator
 from tests.crash.processes import Crew, Voice
 from tests.crash.provided import import_all, provided, warm
 from turnledger.ledger import Ledger, ResourceSnapshotted
+from turnledger.ledger.runs.names import SERVES_TAG
 from turnledger.projections import state_at
 from turnledger.runtime import (
     DecisionRequiredError,
@@ -29,7 +30,6 @@ from turnledger.runtime import (
     RecoveryConfig,
     replay,
 )
-from turnledger.runtime.loop.optimize import SERVES_TAG
 from turnledger.runtime.workspace import directory
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")

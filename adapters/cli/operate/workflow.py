@@ -88,6 +88,8 @@ def recover_workflows(
         ledger: Where its runs are.
         telling: A context manager that says which steps were performed again.
     """
+    from turnledger.runtime.steps.workflows import MAX_ATTEMPTS  # slow to import
+
     worst, tried, skipped, out = ExitCode.OK, 0, SkippedRuns(), printer()
     for info in workflow.list_recoverable(ledger=ledger, on_damage=skipped):
         tried += 1
@@ -111,10 +113,6 @@ def recover_workflows(
         say("Nothing to recover.")
     tell_blocks(ledger)
     return max(worst, skipped.code)
-
-
-# As RecoveryConfig has it.
-MAX_ATTEMPTS = 3
 
 
 def _json(result: WorkflowResult[Any]) -> dict[str, Any]:

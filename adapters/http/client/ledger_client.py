@@ -17,6 +17,7 @@ import msgspec
 from turnledger.adapters.http.client.connection import Connection
 from turnledger.adapters.http.client.remote_store import RemoteStore
 from turnledger.adapters.http.protocol.wire import (
+    LONGEST_WAIT,
     AppendedEvents,
     ClaimAnswer,
     EventPlace,
@@ -39,7 +40,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.arguments import check_arguments, check_methods
 from turnledger.ledger.async_ledger import THREADS
-from turnledger.ledger.ledger import DEFAULT_TTL
+from turnledger.ledger.ledger import DEFAULT_TTL, OnDamage
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, Outcome
 from turnledger.ledger.runs.append_request import RunId, canonical_id
@@ -156,6 +157,41 @@ class LedgerClient(Ledger):
         lease = Lease(run, granted.worker, granted.epoch, holder, 0)
         return Claim(self, lease, granted.version, int(_seconds(ttl) * 1e6))
 
+    def _claim_next(
+        self,
+        agents: tuple[str, ...],
+        worker: str | None,
+        ttl: timedelta,
+        key: str | None,
+        exclude: tuple[str, ...],
+        on_damage: OnDamage | None,
+        wait: float,
+    ) -> Claim | None:
+        name = self.redact_text(worker or self.worker)
+        # One key a claim: the request may be sent again, and another one gets another run.
+        used = secrets.token_hex(32) if key is None else key
+        key_holder("", name, used)  # refuses an invalid one
+        body = {
+            "agents": agents,
+            "worker": name,
+            "ttl": _seconds(ttl),
+            "wait": max(min(wait, LONGEST_WAIT), 0.0),
+            "exclude": exclude,
+        }
+        answer = self._remote.send(
+            "POST",
+            "/v1/claims",
+            headers={**JSON, "turnledger-claim-key": used},
+            content=msgspec.json.encode(body),
+        )
+        if not answer:
+            return None
+        granted = decode_answer(answer, ClaimAnswer)
+        run = str(granted.run_id)
+        lease = Lease(run, granted.worker, granted.epoch, key_holder(run, granted.worker, used), 0)
+        self._keys[lease.holder] = used
+        return Claim(self, lease, granted.version, int(_seconds(ttl) * 1e6))
+
     def resume_claim(
         self,
         run_id: RunId,
@@ -192,6 +228,7 @@ class LedgerClient(Ledger):
         """Release a claim; does nothing if it is lost already."""
         body = {"worker": claim.worker, "epoch": claim.epoch}
         self._send_claim("release", claim.run_id, body, self._key_of(claim))
+        self._keys.pop(claim.holder, None)
 
     def _key_of(self, claim: Claim) -> str:
         return self._keys.get(claim.holder, self._key)

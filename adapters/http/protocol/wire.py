@@ -21,6 +21,9 @@ from turnledger.ledger.runs.record import Columns
 
 T = TypeVar("T")
 
+# Seconds that a worker may wait for a run in one request.
+LONGEST_WAIT = 30.0
+
 
 class RecordLine(msgspec.Struct, frozen=True):
     """A record as a line of NDJSON: that of an export, with its position in this ledger."""
@@ -138,6 +141,12 @@ class ClaimAnswer(msgspec.Struct, frozen=True):
     epoch: int
     version: int
     ttl: float
+
+
+class Requested(msgspec.Struct, frozen=True):
+    """A run that was requested: its id."""
+
+    run_id: UUID
 
 
 class Holder(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,7 +20,10 @@ class PostgresLeases(SQLLeases):
             done = execute("using a lease", statement.replace("?", "%s"), values)
             return done.fetchone() if done.description else None
 
-        super().__init__(one)
+        def every(statement: str, *values: Any) -> list[Any]:
+            return execute("using leases", statement.replace("?", "%s"), values).fetchall()
+
+        super().__init__(one, every)
         self._writer = writer
 
     def put(self, lease: Lease) -> None:

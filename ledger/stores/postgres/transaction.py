@@ -37,6 +37,7 @@ from turnledger.ledger.runs.transaction import (
     RedoError,
     TokenRow,
     Transaction,
+    WorkQuery,
 )
 from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.stores.postgres.connection import close_quietly
@@ -59,11 +60,15 @@ from turnledger.ledger.stores.postgres.sql import (
     advance_many,
     advance_one,
 )
-from turnledger.ledger.stores.sql import GET_TOKEN, PUT_TOKEN, ROW, run_values
+from turnledger.ledger.stores.sql import GET_TOKEN, PUT_TOKEN, ROW, run_values, work_query
 
 _REBUILDING = "rebuilding the run index"
 # The space of advisory locks in which patient transactions wait in line for a run.
 _QUEUE = 0x544C4447  # "TLDG"
+# To look for a run along the index of their order. A planner that takes running runs for few (the
+# statistics are those of an hour ago) would rather read and sort all of a long queue.
+_FOLLOW_THE_INDEX = """SELECT set_config('enable_sort', 'off', true),
+    set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)"""
 # Characters of one statement, unless one append has more: client and server hold it in memory.
 CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
@@ -409,6 +414,16 @@ class PostgresTransaction(Transaction):
                 f"Other writers kept appending to run {run_id}; nothing was written. Try again."
             )
         return RunRow(*row)
+
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
+        if self._held:
+            self._write_held()
+        if query.after is None:
+            self._one(_FOLLOW_THE_INDEX)
+        # Another worker's transaction that has locked the oldest run is about to claim it.
+        statement, values = work_query(query, "strpos", "FOR NO KEY UPDATE OF r SKIP LOCKED")
+        found = self._one(statement.replace("?", "%s"), *values)
+        return tuple(found) if found else None
 
     def row_at(self, run_id: str, version: int) -> Row | None:
         if run_id in self._held:

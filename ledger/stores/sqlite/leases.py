@@ -17,8 +17,10 @@ class SQLiteLeases(SQLLeases):
 
     __slots__ = ("_folder",)
 
-    def __init__(self, one: Callable[..., Any], folder: Path) -> None:
-        super().__init__(one)
+    def __init__(
+        self, one: Callable[..., Any], every: Callable[..., list[Any]], folder: Path
+    ) -> None:
+        super().__init__(one, every)
         self._folder = folder
 
     def holder_alive(self, holder: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from turnledger.ledger.errors import StoreUnavailableError
+from turnledger.ledger.errors import IntegrityFailureError, StoreUnavailableError
 from turnledger.ledger.runs.index import RebuiltIndex, RunRow
 from turnledger.ledger.runs.record import NewColumns, Row, as_row
 from turnledger.ledger.runs.transaction import (
@@ -25,8 +25,9 @@ from turnledger.ledger.runs.transaction import (
     RedoError,
     TokenRow,
     Transaction,
+    WorkQuery,
 )
-from turnledger.ledger.stores.sql import GET_TOKEN, PUT_TOKEN, ROW, RUN, run_values
+from turnledger.ledger.stores.sql import GET_TOKEN, PUT_TOKEN, ROW, RUN, run_values, work_query
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
 from turnledger.ledger.stores.sqlite.leases import SQLiteLeases
@@ -66,6 +67,17 @@ class Executor:
         """The first row of a statement; None if it has none."""
         try:
             return self._db.execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            if "decode" in str(error):
+                raise IntegrityFailureError(
+                    f"The ledger holds damaged text: {error}. Run `turnledger verify`."
+                ) from error
+            raise self.failure(error, "preparing an append") from error
+
+    def every(self, statement: str, *values: Any) -> list[Any]:
+        """All rows of a statement."""
+        try:
+            return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise self.failure(error, "preparing an append") from error
 
@@ -110,7 +122,7 @@ class SQLiteTransaction(Transaction):
         self._executor = executor = Executor(db)
         self._one = executor.one
         self.derived = SQLiteDerivedWriter(db)
-        self.leases = SQLiteLeases(executor.one, folder)
+        self.leases = SQLiteLeases(executor.one, executor.every, folder)
         self._bytes_written = 0
         # Whether SQLite's own lock was ours: then what is at the end of the WAL is ours, too.
         self.begun = False
@@ -285,6 +297,12 @@ class SQLiteTransaction(Transaction):
             self.flush()
         found = self._one(f"SELECT {RUN} FROM runs WHERE run_id=?", run_id)
         return RunRow(*found) if found else None
+
+    def find_work(self, query: WorkQuery) -> tuple[int, str] | None:
+        self.flush()
+        statement, values = work_query(query, "instr")
+        found = self._one(statement, *values)
+        return tuple(found) if found else None
 
     def row_at(self, run_id: str, version: int) -> Row | None:
         self.flush()

@@ -23,6 +23,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
+from turnledger.ledger.runs.names import LIVE_TAG
 from turnledger.projections import PendingTools, fold_together
 from turnledger.projections.views.tools import ToolsState
 from turnledger.runtime.checkpoints.checkpoint import RecoveryConfig
@@ -30,7 +31,7 @@ from turnledger.runtime.loop.evaluation import evaluate_with
 from turnledger.runtime.loop.events import PromptResponse
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.main_loop import MainLoop
-from turnledger.runtime.recovery.find import LIVE_TAG, agent_of, check_agent, request_event
+from turnledger.runtime.recovery.find import agent_of, check_agent, request_event
 from turnledger.runtime.recovery.recover import RecoveryOptions, recover_from_ledger
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.replaying.live.effects import Missing, PartlyLiveEffects, Stopped

@@ -181,3 +181,20 @@ def _check_commands(scene: Scene) -> None:
             assert (f"{scene.run}" in done.err) == (wanted == 5)
             assert ("turnledger verify" in done.err) == (wanted == 5)
     assert scene.ledger.run(scene.sound).status == "completed"
+
+
+@pytest.mark.parametrize(("name", "damage"), every_damage(*STORES))
+def test_the_queue_passes_over_a_damaged_run(name: str, damage: Damage, tmp_path: Path) -> None:
+    """A worker is given the runs after it, and nothing stops the queue."""
+    with store_under_test(name, tmp_path) as store:
+        ledger = store.open()
+        runs = [str(ledger.enqueue("tests/queued", number)) for number in range(3)]
+        if damage is missing_parent or not damage(store.vandal, UUID(runs[0])):
+            return
+        named: dict[str, Exception] = {}
+        found = [ledger.claim_next(["tests/queued"], on_damage=named.__setitem__) for _ in range(4)]
+        taken = [claim.run_id for claim in found if claim is not None]
+        assert set(runs[1:]) <= set(taken)
+        # A damage that the claim does not meet is found by the recovery, which reads the run.
+        assert not (runs[0] in taken and runs[0] in named)
+        assert runs[0] in named or damage in (wrong_type, damaged_row, row_of_wrong_type)

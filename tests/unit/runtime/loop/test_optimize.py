@@ -12,6 +12,7 @@ import pytest
 
 from tests.agent import Crash, ScriptedLoop, calls, says
 from turnledger.ledger import InvalidInputError, Ledger, RunClaimedError, RunStarted, new_run_id
+from turnledger.ledger.runs.names import SERVES_TAG
 from turnledger.projections import state_at
 from turnledger.runtime import (
     Deadline,
@@ -33,7 +34,6 @@ from turnledger.runtime import (
 )
 from turnledger.runtime.agent.overrides import LedgerOverridesStore
 from turnledger.runtime.loop.optimize import (
-    SERVES_TAG,
     OptimizationStarted,
     optimization_prompt,
 )
