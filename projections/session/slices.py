@@ -5,6 +5,7 @@ Undeclared types are folded as plain JSON; a payload that does not fit its type 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, final
 
 import msgspec
@@ -138,6 +139,11 @@ class SessionSlices(Projection[SlicesState]):
             return self._restore(state, event.snapshot)
         assert isinstance(event, RunStarted)
         return self.initial() if event.kind == "run" else state
+
+    def apply_all(self, state: SlicesState, records: Sequence[Record]) -> SlicesState:
+        if not self._records_messages:  # nearly all that it reads are messages then
+            records = [one for one in records if type(one.event) is not MessageAppended]
+        return super().apply_all(state, records)
 
     def retyped(self, state: SlicesState, name: str) -> SlicesState | None:
         """The state with a slice of plain JSON in the type that was declared for it since.

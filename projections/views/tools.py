@@ -11,8 +11,7 @@ no `ToolCallStarted`: its request and its reply are what begins and ends it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -42,7 +41,7 @@ from turnledger.projections.digests import combine
 from turnledger.projections.persistent.containers import ListBuilder
 from turnledger.projections.persistent.hashed import open_digest, own_copy, with_item, without_item
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
-from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
 from turnledger.projections.views.tool_calls import (
     ApprovalState,
     CallStatus,
@@ -123,10 +122,8 @@ class _Folding(Folding[ToolsState]):
         self._last_turn = state.last_turn
         self._calls = ListBuilder(state.calls)
         self._first = state.first
-
-    def take(self, record: Record) -> None:
-        event = record.event
-        _TAKES[type(event)](self, event, record)
+        # The evaluation of the last call that was counted.
+        self._counted: str | None = None
 
     def done(self) -> ToolsState:
         return ToolsState(
@@ -174,8 +171,10 @@ class _Folding(Folding[ToolsState]):
 
     def _count(self, call: ToolCallView) -> None:
         self._calls.append(call)
-        if self._first.get(call.evaluation_id) is None:
-            self._first = self._first.put(call.evaluation_id, call.number)
+        if call.evaluation_id != self._counted:
+            self._counted = call.evaluation_id
+            if self._first.get(call.evaluation_id) is None:
+                self._first = self._first.put(call.evaluation_id, call.number)
 
     def _answer(self, message: InnerMessage, key: str, record: Record) -> None:
         call = self._open.get(key) or self._ended.get(key)
@@ -189,7 +188,8 @@ class _Folding(Folding[ToolsState]):
             status=status,
             message_id=message.message_id,
             result=message.content,
-            amended=self._texts.get(str(message.message_id)),  # None unless it was amended before
+            # None unless it was amended before.
+            amended=self._texts.get(str(message.message_id)) if self._texts.size else None,
             ended_at=call.ended_at or record.recorded_at,
         )
         self._put(key, answered)
@@ -216,13 +216,12 @@ class _Folding(Folding[ToolsState]):
 
     def _put(self, key: str, call: ToolCallView) -> None:
         self._calls.replace(call.number - 1, call)
-        if call.is_over and call.is_step:
-            # No message can follow: nothing changes it any more.
+        if call.status in _OVER:
             self._open = without_item(self._open, key)
-            self._newly.append(call)
-        elif call.is_over:
-            self._open = without_item(self._open, key)
-            self._ended = with_item(self._ended, key, call, plain_call)
+            if call.is_step:
+                self._newly.append(call)  # no message can follow: nothing changes it any more
+            else:
+                self._ended = with_item(self._ended, key, call, plain_call)
         else:
             self._ended = without_item(self._ended, key)
             self._open = with_item(self._open, key, call, plain_call)
@@ -244,15 +243,21 @@ class _Folding(Folding[ToolsState]):
 
     def _started(self, event: ToolCallStarted, record: Record) -> None:
         key, call = self._known(event)
-        # A step's start has its arguments, if they are short; any other call has its message's.
-        more = {"arguments": event.arguments} if event.arguments or event.digest else {}
-        self._put(key, _begun(call, event, record, digest=event.digest, **more))
+        begun = _begun(call, event, record)
+        if event.arguments or event.digest or call.digest:
+            # A step's start has its arguments, if they are short; any other call has its message's.
+            is_given = event.arguments or event.digest
+            arguments = event.arguments if is_given else begun.arguments
+            begun = msgspec.structs.replace(begun, arguments=arguments, digest=event.digest)
+        self._put(key, begun)
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:
         if event.call_id:
             key, call = self._known(event)
-            more = {"arguments": "", "digest": event.request_digest}
-            self._put(key, _begun(call, event, record, kind="model", **more))
+            begun = _begun(call, event, record)
+            digest = event.request_digest
+            asked = msgspec.structs.replace(begun, kind="model", arguments="", digest=digest)
+            self._put(key, asked)
 
     def _completed(self, event: ToolCallCompleted | ModelReplied, record: Record) -> None:
         key, call = self._known(event)
@@ -392,6 +397,25 @@ class _Folding(Folding[ToolsState]):
             if call.status == "started":
                 self._put(key, _doubted(call))
 
+    takes: ClassVar[Takes] = {
+        RunStarted: _run_started,
+        RunResumed: _resumed,
+        EvaluationStarted: _evaluation_started,
+        MessageAppended: _message,
+        ModelCalled: _model_called,
+        ModelReplied: _model_replied,
+        ModelCallFailed: _model_failed,
+        ToolCallStarted: _started,
+        ToolCallCompleted: _completed,
+        ToolCallFailed: _failed,
+        ToolCallInDoubt: _in_doubt,
+        ToolCallDecided: _decided,
+        ApprovalRequested: _approval_requested,
+        ApprovalDecided: _approval_decided,
+        ToolMessageAmended: _amend,
+        EvaluationSuperseded: _supersede,
+    }
+
 
 _UNDECIDED: dict[str, Any] = {
     "decision": None,
@@ -401,6 +425,7 @@ _UNDECIDED: dict[str, Any] = {
     "decision_changes": (),
     "until_resumed": False,
 }
+_OVER = ("completed", "failed")
 # Approvals that a person decided about, and that no attempt has used yet.
 _DECIDED = ("approved", "denied", "edited")
 _StatusEvent = (
@@ -412,28 +437,10 @@ _StatusEvent = (
     | ModelReplied
     | ModelCallFailed
 )
-_TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
-    RunStarted: _Folding._run_started,
-    RunResumed: _Folding._resumed,
-    EvaluationStarted: _Folding._evaluation_started,
-    MessageAppended: _Folding._message,
-    ModelCalled: _Folding._model_called,
-    ModelReplied: _Folding._model_replied,
-    ModelCallFailed: _Folding._model_failed,
-    ToolCallStarted: _Folding._started,
-    ToolCallCompleted: _Folding._completed,
-    ToolCallFailed: _Folding._failed,
-    ToolCallInDoubt: _Folding._in_doubt,
-    ToolCallDecided: _Folding._decided,
-    ApprovalRequested: _Folding._approval_requested,
-    ApprovalDecided: _Folding._approval_decided,
-    ToolMessageAmended: _Folding._amend,
-    EvaluationSuperseded: _Folding._supersede,
-}
 
 
 def _begun(
-    call: ToolCallView, event: ToolCallStarted | ModelCalled, record: Record, **more: Any
+    call: ToolCallView, event: ToolCallStarted | ModelCalled, record: Record
 ) -> ToolCallView:
     """The call as an attempt begins.
 
@@ -443,18 +450,16 @@ def _begun(
         call: The call.
         event: The start.
         record: Its record.
-        more: What only a start of its kind says.
     """
+    if call.status != "pending" or call.decision is not None or call.approval:
+        call = msgspec.structs.replace(_unapproved(call), doubt="", **_UNDECIDED)
     return msgspec.structs.replace(
-        _unapproved(call),
+        call,
         parent=event.parent,
         status="started",
         attempts=event.attempt,
         started_at=record.recorded_at,
         on_interrupt=event.on_interrupt,
-        doubt="",
-        **_UNDECIDED,
-        **more,
     )
 
 
