@@ -135,7 +135,8 @@ class Record(msgspec.Struct, eq=False, gc=False):
     @property
     def event_key(self) -> str:
         """The event's id as text, as it is stored: cheaper than `event_id`."""
-        return self.row.event_id if type(self._columns[4]) is not str else self._columns[4]
+        key = self._columns[4]
+        return key if type(key) is str else self.row.event_id
 
     @property
     def commit(self) -> int:

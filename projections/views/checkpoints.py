@@ -82,32 +82,16 @@ class _Folding(Folding[CheckpointsState]):
         self.__init__(CheckpointsState())  # type: ignore[misc]
 
     def _reached(self, event: CheckpointReached, record: Record) -> None:
-        self._add(
-            CheckpointEntry(
-                record.event_key,
-                record.version,
-                event.phase,
-                event.tool_calls_completed,
-                event.created_at,
-                event.state_digest,
-                event.outcome_digest,
-            )
-        )
+        self._add(event, record, event.state_digest, event.outcome_digest)
 
     def _stored(self, event: CheckpointStored, record: Record) -> None:
-        self._add(
-            CheckpointEntry(
-                record.event_key,
-                record.version,
-                event.phase,
-                event.tool_calls_completed,
-                event.created_at,
-                is_users=True,
-                stored=event.checkpoint,
-            )
-        )
+        self._add(event, record, "", "", True, event.checkpoint)
 
-    def _add(self, entry: CheckpointEntry) -> None:
+    def _add(
+        self, event: CheckpointReached | CheckpointStored, record: Record, *more: str | bool
+    ) -> None:
+        counted = (event.phase, event.tool_calls_completed, event.created_at)
+        entry = CheckpointEntry(record.event_key, record.version, *counted, *more)  # type: ignore[arg-type]
         self._entries.append(entry)
         self._latest = entry
 

@@ -54,13 +54,6 @@ class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     step_num: int | None = None
 
 
-def step_of(message: InnerMessage, evaluation_id: str, step_num: int | None) -> int | None:
-    """The step of a message that comes after one of this evaluation and step."""
-    if message.step_num is not None:
-        return message.step_num
-    return step_num if message.evaluation_id == evaluation_id else None
-
-
 def _add_entry(running: bytes, entry: MessageEntry) -> bytes:
     """Without the step, which follows from the messages: digests are older than it is."""
     if entry.step_num is not None:

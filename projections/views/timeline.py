@@ -35,6 +35,7 @@ from turnledger.ledger.clock import to_datetime
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import ListBuilder, PersistentList
 from turnledger.projections.persistent.hashed import (
+    FEW,
     HashedList,
     OpenItems,
     open_digest,
@@ -44,7 +45,6 @@ from turnledger.projections.persistent.hashed import (
 )
 from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
-from turnledger.projections.views.conversation import step_of
 
 SpanKind = Literal["model", "tool"]
 SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]
@@ -296,10 +296,10 @@ class _Folding(Folding[TimelineState]):
         )
 
     def _message(self, event: MessageAppended, record: Record) -> None:
-        message = event.message
-        self._step_num = step_of(message, self._evaluation_id, self._step_num)
-        self._evaluation_id = message.evaluation_id
-        self._last = record
+        self._last, message = record, event.message
+        evaluation_id, step_num = message.evaluation_id, message.step_num
+        if step_num is not None or evaluation_id != self._evaluation_id:
+            self._evaluation_id, self._step_num = evaluation_id, step_num
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:
         name = event.model or event.adapter or event.name or "model"
@@ -316,6 +316,13 @@ class _Folding(Folding[TimelineState]):
         event: ModelCalled | ToolCallStarted,
         record: Record,
     ) -> None:
+        self._last, running = record, self._running
+        if key in running:
+            # It began again, and how the first attempt ended was not recorded.
+            lost = self._stopped(key)
+            assert lost is not None
+            self._put(lost.place, msgspec.structs.replace(lost.span, outcome="in_doubt"))
+            running = self._running
         span = Span(
             kind,
             name,
@@ -326,15 +333,21 @@ class _Folding(Folding[TimelineState]):
             call_id="" if event.evaluation_id else event.call_id,
             parent=event.parent,
         )
-        lost = self._running.get(key)
-        if lost is not None:
-            # It began again, and how the first attempt ended was not recorded.
-            self._running = without_item(self._running, key)
-            self._put(lost.place, msgspec.structs.replace(lost.span, outcome="in_doubt"))
         place = self._spans.append(span)
-        self._reaches.append(self._reach(place) if self._running else place)
-        self._running = with_item(self._running, key, Running(place, span), _plain_running)
-        self._last = record
+        self._reaches.append(self._reach(place) if running else place)
+        if type(running) is dict and len(running) < FEW:  # nearly always
+            running[key] = Running(place, span)
+        else:
+            self._running = with_item(running, key, Running(place, span), _plain_running)
+
+    def _stopped(self, key: str) -> Running | None:
+        """Take out a span that is running; None if there is none."""
+        running = self._running
+        if type(running) is dict:
+            return running.pop(key, None)
+        found = running.get(key)
+        self._running = without_item(running, key)
+        return found
 
     def _reach(self, place: int) -> int:
         """The place of the first span that is running, of one that begins at this place."""
@@ -375,10 +388,9 @@ class _Folding(Folding[TimelineState]):
 
     def _end(self, key: str, outcome: SpanOutcome, record: Record) -> None:
         self._last = record
-        running = self._running.get(key)
+        running = self._stopped(key)
         if running is None:
             return
-        self._running = without_item(self._running, key)
         span = running.span
         ended = Span(
             span.kind,

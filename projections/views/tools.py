@@ -39,7 +39,13 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine
 from turnledger.projections.persistent.containers import ListBuilder
-from turnledger.projections.persistent.hashed import open_digest, own_copy, with_item, without_item
+from turnledger.projections.persistent.hashed import (
+    FEW,
+    open_digest,
+    own_copy,
+    with_item,
+    without_item,
+)
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
 from turnledger.projections.views.tool_calls import (
@@ -150,11 +156,11 @@ class _Folding(Folding[ToolsState]):
             for asked in message.tool_calls:
                 self._ask(message, asked, record)
         elif message.role == "tool" and message.tool_call_id is not None:
-            self._answer(message, call_key(message.evaluation_id, message.tool_call_id), record)
+            self._answer(message, record)
 
     def _ask(self, message: InnerMessage, asked: ToolCallRecord, record: Record) -> None:
-        key = call_key(message.evaluation_id, asked.call_id)
-        if self._open.get(key) is not None or self._ended.get(key) is not None:
+        key = f"{message.evaluation_id}\n{asked.call_id}"
+        if key in self._open or key in self._ended:
             return
         call = ToolCallView(
             asked.call_id,
@@ -176,12 +182,13 @@ class _Folding(Folding[ToolsState]):
             if self._first.get(call.evaluation_id) is None:
                 self._first = self._first.put(call.evaluation_id, call.number)
 
-    def _answer(self, message: InnerMessage, key: str, record: Record) -> None:
+    def _answer(self, message: InnerMessage, record: Record) -> None:
+        key = f"{message.evaluation_id}\n{message.tool_call_id}"
         call = self._open.get(key) or self._ended.get(key)
         if call is None or call.message_id is not None:
             return
         status: CallStatus = call.status
-        if not call.is_over:
+        if status not in _OVER:
             status = "failed" if message.is_error else "completed"
         answered = msgspec.structs.replace(
             call,
@@ -216,19 +223,26 @@ class _Folding(Folding[ToolsState]):
 
     def _put(self, key: str, call: ToolCallView) -> None:
         self._calls.replace(call.number - 1, call)
-        if call.status in _OVER:
+        is_over = call.status in _OVER
+        if is_over and call.is_step:
+            # No message can follow: nothing changes it any more.
             self._open = without_item(self._open, key)
-            if call.is_step:
-                self._newly.append(call)  # no message can follow: nothing changes it any more
-            else:
-                self._ended = with_item(self._ended, key, call, plain_call)
+            self._newly.append(call)
+            return
+        to, of = (self._ended, self._open) if is_over else (self._open, self._ended)
+        if type(to) is dict and type(of) is dict and len(to) < FEW:  # nearly always
+            of.pop(key, None)
+            to[key] = call
+        elif is_over:
+            self._open = without_item(of, key)
+            self._ended = with_item(to, key, call, plain_call)
         else:
-            self._ended = without_item(self._ended, key)
-            self._open = with_item(self._open, key, call, plain_call)
+            self._ended = without_item(of, key)
+            self._open = with_item(to, key, call, plain_call)
 
     def _known(self, event: _StatusEvent) -> tuple[str, ToolCallView]:
         """The call that an event is about; without a message that asked for it, a new one."""
-        key = call_key(event.evaluation_id, event.call_id)
+        key = f"{event.evaluation_id}\n{event.call_id}"
         call = self._open.get(key) or self._ended.get(key)
         if call is None:
             call = ToolCallView(
