@@ -31,7 +31,7 @@ def measure(folder: Path) -> Iterator[Result]:
         long = _written(ledger, run_of(LONG))
         raw = _raw(path, long)
         ratio = speed(lambda: state_at(ledger, long), raw, rounds=5)
-        yield Result("cold fold of all views, 100,000 events", ratio, 0.3, at_least=True)
+        yield Result("cold fold of all views, 100,000 events", ratio, 0.4, at_least=True)
         talk = _written(ledger, conversation(MESSAGES))
         ratio = speed(lambda: _loaded(ledger, talk), _raw(path, talk), rounds=15)
         name = "load a 5,000-message conversation, times raw"

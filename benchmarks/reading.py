@@ -39,7 +39,7 @@ def measure(folder: Path) -> Iterator[Result]:
                 decoders[row[3]].decode(row[7])
 
         ratio = speed(ours, theirs, rounds=5)
-        yield Result("read and decode 100,000 events", ratio, 0.7, at_least=True)
+        yield Result("read and decode 100,000 events", ratio, 0.85, at_least=True)
         tracemalloc.start()
         ours()
         peak = tracemalloc.get_traced_memory()[1] / 1e6
