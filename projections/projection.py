@@ -8,22 +8,26 @@ no set order, so that folding again gives the same state.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from types import MethodType
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from turnledger.ledger import Event, Record
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.projections.digests import canonical, combine
 
 S = TypeVar("S")
 # Records that are held at once: what the ledger reads in one go.
 PAGE = 500
+# By event type the method of a `Folding` that is given the event and its record.
+Takes: TypeAlias = Mapping[type[Event], Callable[[Any, Any, Record], None]]
 
 
 class Projection(ABC, Generic[S]):
@@ -67,13 +71,12 @@ class Projection(ABC, Generic[S]):
 class Folding(ABC, Generic[S]):
     """A state while records are folded into it: private to the fold, so that it may be changed."""
 
-    @abstractmethod
-    def take(self, record: Record) -> None:
-        """Fold one record."""
+    # A fold of many views calls these directly: no step in between for each event of each view.
+    takes: ClassVar[Takes]
 
     @abstractmethod
     def done(self) -> S:
-        """The state now. `take` is not called after this."""
+        """The state now. Nothing is folded into it after this."""
 
 
 class BulkProjection(Projection[S]):
@@ -83,15 +86,16 @@ class BulkProjection(Projection[S]):
     def begin(self, state: S) -> Folding[S]: ...
 
     def apply(self, state: S, record: Record) -> S:
-        folding = self.begin(state)
-        folding.take(record)
+        folding, event = self.begin(state), record.event
+        folding.takes[type(event)](folding, event, record)
         return folding.done()
 
     def apply_all(self, state: S, records: Sequence[Record]) -> S:
         folding = self.begin(state)
-        take = folding.take
+        takes = folding.takes
         for record in records:
-            take(record)
+            event = record.event
+            takes[type(event)](folding, event, record)
         return folding.done()
 
 
@@ -109,13 +113,15 @@ def tags_read(projection: Projection[Any]) -> frozenset[str]:
 def tags_of(*reads: type[Event]) -> frozenset[str]:
     """The tags of these event types, and the retired tags that are upcast to them."""
     tags = {kind.tag for kind in reads}
-    for retired in UPCASTERS:
-        current = retired
-        while current in UPCASTERS:
-            current = UPCASTERS[current].successor
-        if current in tags:
-            tags.add(retired)
-    return frozenset(tags)
+    return frozenset(tags | {retired for retired in UPCASTERS if _type_of(retired).tag in tags})
+
+
+@cache
+def _type_of(tag: str) -> type[Event]:
+    """The type of the events that were recorded under a tag, retired ones included."""
+    while tag in UPCASTERS:
+        tag = UPCASTERS[tag].successor
+    return EVENT_TYPES[tag]
 
 
 @explain_arguments
@@ -147,29 +153,82 @@ def fold_pages(
     records: Iterable[Record], projections: Sequence[Projection[Any]], states: Sequence[Any]
 ) -> tuple[list[Any], Record | None]:
     """The states after these records, and the last of them."""
-    current = list(states)
-    places = _places(tuple(projections))
-    last: Record | None = None
     left = iter(records)
-    while found := list(islice(left, PAGE)):
-        last = found[-1]
-        if not isinstance(last, Record):
-            raise InvalidInputError(
-                f"Invalid records: got {type(last).__name__}, expected the records of a run, such "
-                "as ledger.read(run_id)."
-            )
-        if len(found) == 1:  # a step of a loop
-            for place in places.get(last.tag, ()):
-                current[place] = projections[place].apply(current[place], last)
-            continue
-        pages: list[list[Record]] = [[] for _ in current]
-        for record in found:
-            for place in places.get(record.tag, ()):
-                pages[place].append(record)
-        for place, page in enumerate(pages):
-            if page:
-                current[place] = projections[place].apply_all(current[place], page)
-    return current, last
+    page = _next_page(left)
+    if len(page) <= 1:  # a step of a loop
+        current = list(states)
+        for record in page:
+            for place in _places(tuple(projections)).get(record.tag, ()):
+                current[place] = projections[place].apply(current[place], record)
+        return current, page[-1] if page else None
+    together = _Together(projections, states)
+    last: Record | None = None
+    while page:
+        last = page[-1]
+        together.take(page)
+        page = _next_page(left)
+    return together.done(), last
+
+
+def _next_page(left: Iterator[Record]) -> list[Record]:
+    page = list(islice(left, PAGE))
+    if page and not isinstance(page[-1], Record):
+        raise InvalidInputError(
+            f"Invalid records: got {type(page[-1]).__name__}, expected the records of a run, such "
+            "as ledger.read(run_id)."
+        )
+    return page
+
+
+class _Together:
+    """Several projections while pages of records are folded into all of them in one pass.
+
+    A projection is begun with the first record that it reads: the state of one that reads none
+    stays the same object.
+    """
+
+    def __init__(self, projections: Sequence[Projection[Any]], states: Sequence[Any]) -> None:
+        self._projections = projections
+        self._places = _places(tuple(projections))
+        self._states = list(states)
+        self._begun: dict[int, Folding[Any]] = {}
+        # Of the projections that fold page by page, by their places: records of this page.
+        self._gathered: dict[int, list[Record]] = {}
+        self._takes: dict[str, tuple[Callable[[Event, Record], None], ...]] = {}
+
+    def take(self, page: Sequence[Record]) -> None:
+        known = self._takes
+        for record in page:
+            takes = known.get(record.tag)
+            if takes is None:
+                takes = known[record.tag] = tuple(self._taking(record.tag))
+            if takes:
+                event = record.event
+                for take in takes:
+                    take(event, record)
+        for place, gathered in self._gathered.items():
+            if gathered:
+                apply_all = self._projections[place].apply_all
+                self._states[place] = apply_all(self._states[place], tuple(gathered))
+                gathered.clear()
+
+    def _taking(self, tag: str) -> Iterator[Callable[[Event, Record], None]]:
+        """What takes the events of a tag: methods of foldings, and lists of this page's records."""
+        for place in self._places.get(tag, ()):
+            projection = self._projections[place]
+            if not isinstance(projection, BulkProjection):
+                gathered = self._gathered.setdefault(place, [])
+                yield lambda _, record, gathered=gathered: gathered.append(record)  # type: ignore[misc]
+                continue
+            if place not in self._begun:
+                self._begun[place] = projection.begin(self._states[place])
+            folding = self._begun[place]
+            yield MethodType(folding.takes[_type_of(tag)], folding)
+
+    def done(self) -> list[Any]:
+        for place, folding in self._begun.items():
+            self._states[place] = folding.done()
+        return self._states
 
 
 @lru_cache(maxsize=64)

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
+import msgspec
+
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
 from turnledger.ledger.events.types import Event
@@ -75,15 +77,13 @@ as_row = cast(Callable[[Columns], Row], partial(tuple.__new__, Row))
 as_raw_row = cast(Callable[[tuple[Any, ...]], RawRow], partial(tuple.__new__, RawRow))
 
 
-class Record:
+class Record(msgspec.Struct, eq=False, gc=False):
     """One event as recorded in a run; immutable."""
 
-    __slots__ = ("_codec", "_columns", "_event")
-
-    def __init__(self, columns: Columns, codec: Codec, event: Event | None = None) -> None:
-        self._columns = columns
-        self._codec = codec
-        self._event = event
+    # A Struct, because it is made in C: three times as fast as a class with an `__init__`.
+    _columns: Columns
+    _codec: Codec
+    _event: Event | None = None
 
     @property
     def row(self) -> Row:
@@ -133,6 +133,12 @@ class Record:
         return UUID(self._columns[4])
 
     @property
+    def event_key(self) -> str:
+        """The event's id as text, as it is stored: cheaper than `event_id`."""
+        key = self._columns[4]
+        return key if type(key) is str else self.row.event_id
+
+    @property
     def commit(self) -> int:
         """Identifies the commit within the run: events that were appended together share it.
 
@@ -160,9 +166,16 @@ class Record:
         """The event, decoded once."""
         event = self._event
         if event is None:
-            columns = self._columns
+            columns, codec = self._columns, self._codec
+            decoder = codec._decoders.get(columns[3])
+            if decoder is not None:
+                try:
+                    event = self._event = decoder.decode(columns[7])
+                    return event
+                except Exception:  # noqa: S110 - the codec says what is wrong with it
+                    pass
             try:
-                event = self._event = self._codec.decode(columns[3], columns[7])
+                event = self._event = codec.decode(columns[3], columns[7])
             except EventDecodeError as error:
                 raise error.located(columns[1], columns[2]) from None
         return event

@@ -21,6 +21,7 @@ from turnledger.projections.history.turns import (
     UserTurn,
     assistant_turn,
     turns_until,
+    user_turn,
 )
 from turnledger.projections.history.validate import Repair, encodable
 from turnledger.projections.persistent.containers import Stack, pushed, put_in
@@ -60,7 +61,7 @@ def after_user(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn
     if joins and others is not blocks:
         found.append(Repair("merged", "the user's turn goes on"))
     led = message.synthetic if asked is None else asked.led
-    return UserTurn(asked, results, arrived, others, led)
+    return user_turn(asked, results, arrived, others, led)
 
 
 def after_assistant(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn | None:
@@ -97,20 +98,21 @@ def after_assistant(tip: Turn | None, message: ChatTurn, found: list[Repair]) ->
 
 def after_result(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
     """The last turn after a result of an open call; None if the general rule is needed."""
-    if isinstance(tip, AssistantTurn):
-        asked, results, arrived, blocks = tip, NO_RESULTS, None, None
-    elif type(tip) is UserTurn and tip.asked is not None:
-        asked, results, arrived, blocks = tip.asked, tip.results, tip.arrived, tip.blocks
-    else:
+    call_id, content = result.call_id, result.content
+    if not (content.isascii() or encodable(content)):
         return None
-    call_id = result.call_id
+    if isinstance(tip, AssistantTurn):
+        if tip.calls.get(call_id) is None:
+            return None
+        arrived: Stack[ToolResultBlock] = Stack(None, result, 1)
+        return UserTurn(tip, {call_id: result}, arrived, None, tip.led, tip.number + 1)
+    if tip is None or tip.asked is None:
+        return None
+    asked, results = tip.asked, tip.results
     if asked.calls.get(call_id) is None or results.get(call_id) is not None:
         return None
-    if not encodable(result.content):
-        return None
-    return UserTurn(
-        asked, put_in(results, call_id, result), pushed(arrived, result), blocks, asked.led
-    )
+    both = put_in(results, call_id, result)
+    return UserTurn(asked, both, pushed(tip.arrived, result), tip.blocks, asked.led, tip.number)
 
 
 def after_reply(
@@ -119,17 +121,19 @@ def after_reply(
     """The last turn after a well-formed reply; None if the general rule is needed."""
     blocks: Stack[Block] | None = None
     if text:
-        if text.isspace() or not encodable(text):
+        if text.isspace() or not (text.isascii() or encodable(text)):
             return None
-        blocks = pushed(None, TextBlock(text))
+        blocks = Stack(None, TextBlock(text), 1)
     calls = NO_CALLS
     for call in asked:
-        call_id = call.call_id
-        if not call_id or not call.name or calls.get(call_id) is not None:
+        call_id, name, arguments = call.call_id, call.name, call.arguments
+        if not call_id or not name or calls.get(call_id) is not None:
             return None
-        if not (encodable(call_id) and encodable(call.name) and encodable(call.arguments)):
+        if not (call_id.isascii() and name.isascii() and arguments.isascii()) and not (
+            encodable(call_id) and encodable(name) and encodable(arguments)
+        ):
             return None
-        use = ToolUseBlock(call_id, call.name, call.arguments)
+        use = ToolUseBlock(call_id, name, arguments)
         calls = put_in(calls, call_id, use)
         blocks = pushed(blocks, use)
     return None if blocks is None else assistant_turn(tip, blocks, calls)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import msgspec
+
 from turnledger.projections.digests import combine, list_add, list_start, map_add, map_digest
 from turnledger.projections.history.blocks import (
     Block,
@@ -34,44 +36,27 @@ _NO_TURNS = list_start("history.turns")
 _LISTED_EVERY = 256
 
 
-class UserTurn:
+# Turns are Structs, because they are made in C. They link to earlier turns only, so the garbage
+# collector need not look for cycles.
+
+
+class UserTurn(msgspec.Struct, eq=False, gc=False):
     """A user's turn: results of the calls before it (`asked`), then all else.
 
     `complete` is the turn with a stub for each call that has no result: what it is
     once the assistant speaks again. `led` says that the history's first turn is synthetic.
     """
 
-    __slots__ = (
-        "_chain",
-        "_complete",
-        "_past",
-        "_turn",
-        "arrived",
-        "asked",
-        "blocks",
-        "led",
-        "number",
-        "results",
-    )
-
-    def __init__(
-        self,
-        asked: AssistantTurn | None,
-        results: SmallMap[ToolResultBlock],
-        arrived: Stack[ToolResultBlock] | None,
-        blocks: Stack[Block] | None,
-        led: bool,
-    ) -> None:
-        self.asked = asked
-        self.results = results
-        self.arrived = arrived
-        self.blocks = blocks
-        self.led = led
-        self.number: int = 1 if asked is None else asked.number + 1
-        self._turn: ChatTurn | None = None
-        self._complete: ChatTurn | None = None
-        self._chain: bytes | None = None
-        self._past: PersistentList[Turn] | None = None
+    asked: AssistantTurn | None
+    results: SmallMap[ToolResultBlock]
+    arrived: Stack[ToolResultBlock] | None
+    blocks: Stack[Block] | None
+    led: bool
+    number: int
+    _turn: ChatTurn | None = None
+    _complete: ChatTurn | None = None
+    _chain: bytes | None = None
+    _past: PersistentList[Turn] | None = None
 
     @property
     def before(self) -> AssistantTurn | None:
@@ -97,7 +82,8 @@ class UserTurn:
         return self._turn
 
     def complete(self) -> ChatTurn:
-        if not self.waits:
+        asked = self.asked
+        if asked is None or len(asked.calls) == len(self.results):
             if self._turn is None:
                 self._turn = self._made(stubs=False)
             return self._turn
@@ -114,8 +100,7 @@ class UserTurn:
             and asked is not None
             and len(asked.calls) == 1
         ):
-            only = as_tuple(arrived)
-            return ChatTurn("user", only)
+            return ChatTurn("user", (arrived.item,))
         blocks: list[Block] = []
         if self.asked is not None and (stubs or self.results):
             for call in self.asked.open_calls():
@@ -140,33 +125,18 @@ class UserTurn:
         return combine(kind, b"%d" % count, map_digest(total), blocks)
 
 
-class AssistantTurn:
+class AssistantTurn(msgspec.Struct, eq=False, gc=False):
     """An assistant's turn: its blocks, and its calls by their ids."""
 
-    __slots__ = (
-        "_calls",
-        "_chain",
-        "_past",
-        "_turn",
-        "before",
-        "blocks",
-        "calls",
-        "led",
-        "number",
-    )
-
-    def __init__(
-        self, before: UserTurn, blocks: Stack[Block], calls: SmallMap[ToolUseBlock]
-    ) -> None:
-        self.before = before
-        self.blocks = blocks
-        self.calls = calls
-        self.led = before.led
-        self.number: int = before.number + 1
-        self._turn: ChatTurn | None = None
-        self._calls: list[ToolUseBlock] | None = None
-        self._chain: bytes | None = None
-        self._past: PersistentList[Turn] | None = None
+    before: UserTurn
+    blocks: Stack[Block]
+    calls: SmallMap[ToolUseBlock]
+    led: bool
+    number: int
+    _turn: ChatTurn | None = None
+    _calls: list[ToolUseBlock] | None = None
+    _chain: bytes | None = None
+    _past: PersistentList[Turn] | None = None
 
     @property
     def waits(self) -> bool:
@@ -191,10 +161,8 @@ class AssistantTurn:
         return combine("history.assistant", accumulated(self.blocks, NO_BLOCKS, list_add))
 
 
-class _BreakerTurn(AssistantTurn):
+class _BreakerTurn(AssistantTurn, eq=False, gc=False):
     """A turn at which freeing a long history stops nesting."""
-
-    __slots__ = ()
 
     def __del__(self) -> None:
         # The list holds the same turns: they must be freed by the loop, and not after it.
@@ -206,8 +174,21 @@ def assistant_turn(
     before: UserTurn, blocks: Stack[Block], calls: SmallMap[ToolUseBlock]
 ) -> AssistantTurn:
     """An assistant's turn after a user's."""
-    kind = AssistantTurn if (before.number + 1) % BREAKER_EVERY else _BreakerTurn
-    return kind(before, blocks, calls)
+    number = before.number + 1
+    kind = AssistantTurn if number % BREAKER_EVERY else _BreakerTurn
+    return kind(before, blocks, calls, before.led, number)
+
+
+def user_turn(
+    asked: AssistantTurn | None,
+    results: SmallMap[ToolResultBlock],
+    arrived: Stack[ToolResultBlock] | None,
+    blocks: Stack[Block] | None,
+    led: bool,
+) -> UserTurn:
+    """A user's turn after an assistant's, or the first one."""
+    number = 1 if asked is None else asked.number + 1
+    return UserTurn(asked, results, arrived, blocks, led, number)
 
 
 Turn: TypeAlias = UserTurn | AssistantTurn

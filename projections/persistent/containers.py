@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
+import msgspec
+
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -58,20 +60,19 @@ def break_chain(holder: Any, name: str, freeing: _Freeing = _freeing) -> None:
         freeing.rests = None
 
 
-class Stack(Generic[T]):
+class Stack(msgspec.Struct, Generic[T], eq=False, gc=False):
     """An item on top of the items before it; the empty stack is None. Made by `pushed`.
 
     `memo` is what `accumulated` has worked out up to here: it is kept in the cell, so that
     every stack that goes on from here has it too.
     """
 
-    __slots__ = ("below", "item", "memo", "size")
-
-    def __init__(self, below: Stack[T] | None, item: T) -> None:
-        self.below = below
-        self.item = item
-        self.size: int = 1 if below is None else below.size + 1
-        self.memo: Any = None
+    # A Struct, because a long conversation has one for every block and it is made in C. It links
+    # to older cells only, so the garbage collector need not look for cycles.
+    below: Stack[T] | None
+    item: T
+    size: int
+    memo: Any = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copied as a list of its cells: a long chain would recurse."""
@@ -83,10 +84,8 @@ class Stack(Generic[T]):
         return (_stacked, (cells[::-1],))
 
 
-class _BreakerCell(Stack[T]):
+class _BreakerCell(Stack[T], eq=False, gc=False):
     """A cell at which freeing a long stack stops nesting."""
-
-    __slots__ = ()
 
     def __del__(self) -> None:
         break_chain(self, "below")
@@ -94,9 +93,10 @@ class _BreakerCell(Stack[T]):
 
 def pushed(below: Stack[T] | None, item: T) -> Stack[T]:
     """The stack with one more item."""
-    if below is not None and below.size % BREAKER_EVERY == 0:
-        return _BreakerCell(below, item)
-    return Stack(below, item)
+    if below is None:
+        return Stack(None, item, 1)
+    kind = Stack if below.size % BREAKER_EVERY else _BreakerCell
+    return kind(below, item, below.size + 1)
 
 
 def _stacked(cells: list[tuple[T, Any]]) -> Stack[T] | None:
@@ -336,30 +336,32 @@ def _different_places(ours: _Branch, theirs: _Branch, levels: int, start: int) -
 class ListBuilder(Generic[T]):
     """Changes to a list, gathered while many records are folded and made at once."""
 
-    __slots__ = ("_added", "_before", "_changed")
+    __slots__ = ("_added", "_before", "_changed", "_start")
 
     def __init__(self, before: PersistentList[T]) -> None:
         self._before = before
+        self._start = len(before)
         self._added: list[T] = []
         self._changed: dict[int, T] = {}
 
     def append(self, item: T) -> int:
         """Add an item; the place where it stands."""
+        place = self._start + len(self._added)
         self._added.append(item)
-        return len(self._before) + len(self._added) - 1
+        return place
 
     def replace(self, place: int, item: T) -> None:
-        if place < len(self._before):
+        if place < self._start:
             self._changed[place] = item
         else:
-            self._added[place - len(self._before)] = item
+            self._added[place - self._start] = item
 
     def __len__(self) -> int:
-        return len(self._before) + len(self._added)
+        return self._start + len(self._added)
 
     def __reversed__(self) -> Iterator[T]:
         yield from reversed(self._added)
-        places = range(len(self._before) - 1, -1, -1)
+        places = range(self._start - 1, -1, -1)
         for place, item in zip(places, reversed(self._before), strict=True):
             yield self._changed.get(place, item)
 
@@ -445,6 +447,8 @@ SmallMap: TypeAlias = dict[str, T] | PersistentMap[T]
 
 def put_in(entries: SmallMap[T], key: str, value: T) -> SmallMap[T]:
     """The map with one more entry; the given one stays as it was."""
+    if not entries:
+        return {key: value}
     if isinstance(entries, PersistentMap):
         return entries.put(key, value)
     larger = {**entries, key: value}

@@ -33,7 +33,7 @@ T = TypeVar("T")
 # A map is rebuilt when its removed keys are this many more than those that it has.
 _MANY = 16
 # Up to so many open items are a plain dict.
-_FEW = 32
+FEW = 32
 
 
 class HashedList(PersistentList[T]):
@@ -276,7 +276,7 @@ def with_item(
     if isinstance(items, HashedMap):
         return items.put(key, value)
     items[key] = value
-    if len(items) <= _FEW:
+    if len(items) <= FEW:
         return items
     many: HashedMap[T] = HashedMap(plain=plain)
     for name, one in items.items():
@@ -290,7 +290,7 @@ def without_item(items: OpenItems[T], key: str) -> OpenItems[T]:
         left = items.remove(key)
         # Not at once when there are as few as a dict may have: or a number of items that goes
         # up and down there would be copied back and forth.
-        return left if len(left) > _FEW // 2 else dict(left.items())
+        return left if len(left) > FEW // 2 else dict(left.items())
     items.pop(key, None)
     return items
 

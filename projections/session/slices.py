@@ -5,11 +5,12 @@ Undeclared types are folded as plain JSON; a payload that does not fit its type 
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar, final
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import msgspec
 
 from turnledger.ledger import (
+    Event,
     InnerMessage,
     MessageAppended,
     Record,
@@ -22,7 +23,7 @@ from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import PersistentMap
 from turnledger.projections.persistent.hashed import HashedList
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
-from turnledger.projections.projection import Projection
+from turnledger.projections.projection import BulkProjection, Folding, Takes
 from turnledger.projections.session.declarations import Declarations, plain, written
 from turnledger.projections.session.reducers import ReducerContext, append_all, inner_message_append
 
@@ -106,7 +107,7 @@ class SlicesState(msgspec.Struct, frozen=True):
 
 
 @explain_methods(skip=("apply", "apply_all", "begin"))
-class SessionSlices(Projection[SlicesState]):
+class SessionSlices(BulkProjection[SlicesState]):
     """Folds session state."""
 
     name = "slices"
@@ -122,11 +123,12 @@ class SessionSlices(Projection[SlicesState]):
     def initial(self) -> SlicesState:
         return SlicesState()
 
-    def apply(self, state: SlicesState, record: Record) -> SlicesState:
-        event = record.event
+    def begin(self, state: SlicesState) -> _Folding:
+        return _Folding(self, state)
+
+    def applied(self, state: SlicesState, event: Event, record: Record) -> SlicesState:
+        """The state after an event of the kinds in `reads`."""
         if isinstance(event, MessageAppended):
-            if not self._records_messages:
-                return state
             return self._reduce(state, "InnerMessage", "InnerMessage", event.message, record)
         if isinstance(event, SliceEventApplied):
             try:
@@ -252,6 +254,32 @@ class SessionSlices(Projection[SlicesState]):
             for part in (name.encode(), state.slices[name].items.digest)
         )
         return combine("slices.outcome", *parts)
+
+
+class _Folding(Folding[SlicesState]):
+    """Slices while records are folded."""
+
+    def __init__(self, view: SessionSlices, state: SlicesState) -> None:
+        self._view = view
+        self._state = state
+        self._records_messages = view._records_messages
+
+    def _take(self, event: Event, record: Record) -> None:
+        self._state = self._view.applied(self._state, event, record)
+
+    def _message(self, event: MessageAppended, record: Record) -> None:
+        if self._records_messages:
+            self._take(event, record)
+
+    def done(self) -> SlicesState:
+        return self._state
+
+    takes: ClassVar[Takes] = {
+        RunStarted: _take,
+        SliceEventApplied: _take,
+        StateRestored: _take,
+        MessageAppended: _message,
+    }
 
 
 def slices_in(snapshot: Any) -> list[tuple[str, Any, str]]:

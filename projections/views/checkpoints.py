@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine
 from turnledger.projections.persistent.hashed import HashedList
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
-from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -78,21 +78,32 @@ class _Folding(Folding[CheckpointsState]):
         self._entries: list[CheckpointEntry] = []
         self._latest = state.latest
 
-    def take(self, record: Record) -> None:
-        event = record.event
-        if isinstance(event, CheckpointReached | CheckpointStored):
-            head = (record.row.event_id, record.version, event.phase)
-            counted = (event.tool_calls_completed, event.created_at)
-            if isinstance(event, CheckpointReached):
-                entry = CheckpointEntry(*head, *counted, event.state_digest, event.outcome_digest)
-            else:
-                entry = CheckpointEntry(*head, *counted, is_users=True, stored=event.checkpoint)
-            self._entries.append(entry)
-            self._latest = entry
-        elif isinstance(event, CheckpointCleared):
-            self._latest = None
-        else:
-            self.__init__(CheckpointsState())  # type: ignore[misc]
+    def _run_started(self, event: RunStarted, record: Record) -> None:
+        self.__init__(CheckpointsState())  # type: ignore[misc]
+
+    def _reached(self, event: CheckpointReached, record: Record) -> None:
+        self._add(event, record, event.state_digest, event.outcome_digest)
+
+    def _stored(self, event: CheckpointStored, record: Record) -> None:
+        self._add(event, record, "", "", True, event.checkpoint)
+
+    def _add(
+        self, event: CheckpointReached | CheckpointStored, record: Record, *more: str | bool
+    ) -> None:
+        counted = (event.phase, event.tool_calls_completed, event.created_at)
+        entry = CheckpointEntry(record.event_key, record.version, *counted, *more)  # type: ignore[arg-type]
+        self._entries.append(entry)
+        self._latest = entry
+
+    def _cleared(self, event: CheckpointCleared, record: Record) -> None:
+        self._latest = None
 
     def done(self) -> CheckpointsState:
         return CheckpointsState(self._before.extend(self._entries), self._latest)
+
+    takes: ClassVar[Takes] = {
+        RunStarted: _run_started,
+        CheckpointReached: _reached,
+        CheckpointStored: _stored,
+        CheckpointCleared: _cleared,
+    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import chain
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 from uuid import UUID
 
 import msgspec
@@ -35,7 +35,7 @@ from turnledger.projections.history.turns import Turn
 from turnledger.projections.persistent.containers import PersistentList, Stack, in_order, pushed
 from turnledger.projections.persistent.hashed import HashedList, HashedMap
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
-from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
 
 
 class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -52,13 +52,6 @@ class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     call_id: str | None = None
     place: int = 0
     step_num: int | None = None
-
-
-def step_of(message: InnerMessage, evaluation_id: str, step_num: int | None) -> int | None:
-    """The step of a message that comes after one of this evaluation and step."""
-    if message.step_num is not None:
-        return message.step_num
-    return step_num if message.evaluation_id == evaluation_id else None
 
 
 def _add_entry(running: bytes, entry: MessageEntry) -> bytes:
@@ -199,20 +192,17 @@ class _Folding(Folding[ConversationState]):
             self._history = MessageHistory(self._tip, self._system, self._repairs)
         return self._history
 
-    def take(self, record: Record) -> None:
-        event = record.event
-        if type(event) is MessageAppended:
-            self._append(event.message)
-        elif isinstance(event, EvaluationStarted):
-            self._switch_evaluation(event.evaluation_id, event.after)
-        elif isinstance(event, ToolMessageAmended):
-            self._amend(event.message_id, event.content)
-        elif isinstance(event, EvaluationSuperseded):
-            if event.evaluation_id not in self._superseded:
-                self._superseded = self._superseded.put(event.evaluation_id, True)
-                self._superseded_names = self._superseded_names.append(event.evaluation_id)
-        elif isinstance(event, RunStarted) and event.kind == "continuation":
+    def _run_started(self, event: RunStarted, record: Record) -> None:
+        if event.kind == "continuation":
             self.__init__(ConversationState())  # type: ignore[misc]
+
+    def _evaluation_started(self, event: EvaluationStarted, record: Record) -> None:
+        self._switch_evaluation(event.evaluation_id, event.after)
+
+    def _supersede(self, event: EvaluationSuperseded, record: Record) -> None:
+        if event.evaluation_id not in self._superseded:
+            self._superseded = self._superseded.put(event.evaluation_id, True)
+            self._superseded_names = self._superseded_names.append(event.evaluation_id)
 
     def done(self) -> ConversationState:
         return ConversationState(
@@ -244,7 +234,8 @@ class _Folding(Folding[ConversationState]):
             return MessageHistory.new(synthetic_lead=True)
         return before.with_system("")
 
-    def _append(self, message: InnerMessage) -> None:
+    def _append(self, event: MessageAppended, record: Record) -> None:
+        message = event.message
         evaluation_id, role = message.evaluation_id, message.role
         if evaluation_id != self._evaluation_id or not evaluation_id:
             self._switch_evaluation(evaluation_id)
@@ -252,11 +243,13 @@ class _Folding(Folding[ConversationState]):
         if role == "tool":
             before = self._tip
             self._last = (message, before, self._repairs)
-            self._after, self._since = None, []
-            tip, self._repairs = add_message(before, self._repairs, message)
+            if self._since or self._after is not None:
+                self._after, self._since = None, []
+            self._tip, self._repairs = add_message(before, self._repairs, message)
             # A result that has no place in the history can't be amended there either.
-            place = 0 if tip is before or tip is None else tip.number
-            self._history, self._tip = None, tip
+            if self._tip is not before and self._tip is not None:
+                place = self._tip.number
+            self._history = None
         else:
             self._since.append(message)
             if role == "system":
@@ -264,7 +257,9 @@ class _Folding(Folding[ConversationState]):
             else:
                 self._tip, self._repairs = add_message(self._tip, self._repairs, message)
                 self._history = None
-        latest = self._latest
+        latest, step_num = self._latest, message.step_num
+        if step_num is None and latest is not None and latest.evaluation_id == evaluation_id:
+            step_num = latest.step_num
         self._latest = MessageEntry(
             message.message_id,
             evaluation_id,
@@ -273,7 +268,7 @@ class _Folding(Folding[ConversationState]):
             message.created_at,
             message.tool_call_id,
             place,
-            step_of(message, latest.evaluation_id, latest.step_num) if latest else message.step_num,
+            step_num,
         )
         self._added.append(self._latest)
 
@@ -288,7 +283,8 @@ class _Folding(Folding[ConversationState]):
         self._after, self._since = after, []
         return _LastResult(message, tip, repairs, after)
 
-    def _amend(self, message_id: UUID, text: str) -> None:
+    def _amend(self, event: ToolMessageAmended, record: Record) -> None:
+        message_id, text = event.message_id, event.content
         last = self._last_result()
         if last is not None and last.message.message_id == message_id:
             self._amend_last(last, text)
@@ -319,6 +315,14 @@ class _Folding(Folding[ConversationState]):
             if entry.message_id == message_id:
                 return entry if entry.place else None
         return None
+
+    takes: ClassVar[Takes] = {
+        RunStarted: _run_started,
+        EvaluationStarted: _evaluation_started,
+        MessageAppended: _append,
+        ToolMessageAmended: _amend,
+        EvaluationSuperseded: _supersede,
+    }
 
 
 def _amended(history: MessageHistory, result: MessageEntry, text: str) -> MessageHistory:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from heapq import merge
 from itertools import chain, groupby, islice, pairwise
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, ClassVar, Literal, final
 
 import msgspec
 
@@ -35,6 +35,7 @@ from turnledger.ledger.clock import to_datetime
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import ListBuilder, PersistentList
 from turnledger.projections.persistent.hashed import (
+    FEW,
     HashedList,
     OpenItems,
     open_digest,
@@ -43,8 +44,7 @@ from turnledger.projections.persistent.hashed import (
     without_item,
 )
 from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, plain_json
-from turnledger.projections.projection import BulkProjection, Folding, as_json
-from turnledger.projections.views.conversation import step_of
+from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
 
 SpanKind = Literal["model", "tool"]
 SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]
@@ -130,7 +130,7 @@ def _gap_json(gap: Gap) -> Any:
     return {**as_json(gap), "seconds": gap.seconds}
 
 
-class Running(NamedTuple):
+class Running(msgspec.Struct, frozen=True, gc=False):
     """A span that has not ended, and its place among all spans."""
 
     place: int
@@ -280,12 +280,8 @@ class _Folding(Folding[TimelineState]):
         self._evaluation_id, self._step_num = state.evaluation_id, state.step_num
         self._workers = ListBuilder(state.workers)
         self._reaches = ListBuilder(state.reaches)
-        self._seen = state.seen
-
-    def take(self, record: Record) -> None:
-        event = record.event
-        _TAKES[type(event)](self, event, record)
-        self._seen = record.commit
+        self._seen_before = state.seen
+        self._last: Record | None = None
 
     def done(self) -> TimelineState:
         return TimelineState(
@@ -300,9 +296,10 @@ class _Folding(Folding[TimelineState]):
         )
 
     def _message(self, event: MessageAppended, record: Record) -> None:
-        message = event.message
-        self._step_num = step_of(message, self._evaluation_id, self._step_num)
-        self._evaluation_id = message.evaluation_id
+        self._last, message = record, event.message
+        evaluation_id, step_num = message.evaluation_id, message.step_num
+        if step_num is not None or evaluation_id != self._evaluation_id:
+            self._evaluation_id, self._step_num = evaluation_id, step_num
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:
         name = event.model or event.adapter or event.name or "model"
@@ -319,6 +316,13 @@ class _Folding(Folding[TimelineState]):
         event: ModelCalled | ToolCallStarted,
         record: Record,
     ) -> None:
+        self._last, running = record, self._running
+        if key in running:
+            # It began again, and how the first attempt ended was not recorded.
+            lost = self._stopped(key)
+            assert lost is not None
+            self._put(lost.place, msgspec.structs.replace(lost.span, outcome="in_doubt"))
+            running = self._running
         span = Span(
             kind,
             name,
@@ -329,23 +333,33 @@ class _Folding(Folding[TimelineState]):
             call_id="" if event.evaluation_id else event.call_id,
             parent=event.parent,
         )
-        lost = self._running.get(key)
-        if lost is not None:
-            # It began again, and how the first attempt ended was not recorded.
-            self._running = without_item(self._running, key)
-            self._put(lost.place, msgspec.structs.replace(lost.span, outcome="in_doubt"))
-        running = Running(self._spans.append(span), span)
-        self._reaches.append(self._reach(running.place))
-        self._running = with_item(self._running, key, running, _plain_running)
+        place = self._spans.append(span)
+        self._reaches.append(self._reach(place) if running else place)
+        if type(running) is dict and len(running) < FEW:  # nearly always
+            running[key] = Running(place, span)
+        else:
+            self._running = with_item(running, key, Running(place, span), _plain_running)
+
+    def _stopped(self, key: str) -> Running | None:
+        """Take out a span that is running; None if there is none."""
+        running = self._running
+        if type(running) is dict:
+            return running.pop(key, None)
+        found = running.get(key)
+        self._running = without_item(running, key)
+        return found
 
     def _reach(self, place: int) -> int:
         """The place of the first span that is running, of one that begins at this place."""
-        if not self._running:
-            return place
         if isinstance(self._running, dict):
             return next(iter(self._running.values())).place
         # Finding the first of many would cost all of them; that of the span before is not later.
         return next(reversed(self._reaches), 0)
+
+    @property
+    def _seen(self) -> int:
+        """When the record before was committed."""
+        return self._seen_before if self._last is None else self._last.commit
 
     def _put(self, place: int, ended: Span) -> None:
         self._spans.replace(place, ended)
@@ -353,13 +367,14 @@ class _Folding(Folding[TimelineState]):
 
     def _model_ended(self, event: ModelReplied | ModelCallFailed, record: Record) -> None:
         if isinstance(event, ModelCallFailed) and event.call_id and not event.final:
-            self._attempt_failed(_model_key(event))
+            self._attempt_failed(_model_key(event), record)
             return
         outcome: SpanOutcome = "ok" if type(event) is ModelReplied else "failed"
         self._end(_model_key(event), outcome, record)
 
-    def _attempt_failed(self, key: str) -> None:
+    def _attempt_failed(self, key: str, record: Record) -> None:
         """A step's request is sent again: its span goes on."""
+        self._last = record
         running = self._running.get(key)
         if running is not None:
             failed = running.span.failed_attempts + 1
@@ -372,11 +387,11 @@ class _Folding(Folding[TimelineState]):
         self._end(_tool_key(event), _TOOL_OUTCOMES[type(event)], record)
 
     def _end(self, key: str, outcome: SpanOutcome, record: Record) -> None:
-        running = self._running.get(key)
+        self._last = record
+        running = self._stopped(key)
         if running is None:
             return
-        place, span = running
-        self._running = without_item(self._running, key)
+        span = running.span
         ended = Span(
             span.kind,
             span.name,
@@ -391,17 +406,18 @@ class _Folding(Folding[TimelineState]):
             span.parent,
             span.failed_attempts,
         )
-        self._put(place, ended)
+        self._put(running.place, ended)
 
     def _run_started(self, event: RunStarted, record: Record) -> None:
         if event.kind == "fork":
             # What the parent had under way there ends elsewhere, if it ends.
-            for place, span in self._running.values():
-                self._put(place, msgspec.structs.replace(span, outcome="in_doubt"))
+            for one in self._running.values():
+                self._put(one.place, msgspec.structs.replace(one.span, outcome="in_doubt"))
             self._running = {}
             self._leave("ended", record.version - 1, self._seen)
         else:
             self.__init__(TimelineState())  # type: ignore[misc]
+        self._last = record
 
     def _claimed(self, event: RunClaimed, record: Record) -> None:
         worker = next(reversed(self._workers), None)
@@ -410,15 +426,18 @@ class _Folding(Folding[TimelineState]):
             self._leave(outcome, record.version - 1, self._seen)
         begun = WorkerSpan(event.worker, event.epoch, record.version, record.recorded_at)
         self._workers.append(begun)
+        self._last = record
 
     def _left_open(self, worker: WorkerSpan) -> bool:
         """Whether a worker began a call that has not ended: it alone could have ended it."""
         if not isinstance(self._running, dict):
             return True  # many: it would cost all of them to tell which are its own
-        return any(span.from_version > worker.from_version for _, span in self._running.values())
+        began = (one.span.from_version for one in self._running.values())
+        return any(version > worker.from_version for version in began)
 
     def _resumed(self, event: RunResumed, record: Record) -> None:
         """The run was interrupted, by the death of the worker before if it is a new one's claim."""
+        self._last = record
         now, before = islice(chain(reversed(self._workers), (None, None)), 2)
         if now is None or before is None or event.from_version > now.from_version:
             return
@@ -428,6 +447,7 @@ class _Folding(Folding[TimelineState]):
 
     def _run_ended(self, event: _RunEnd, record: Record) -> None:
         self._leave("ended", record.version, record.commit)
+        self._last = record
 
     def _leave(self, outcome: WorkerOutcome, version: int, at: int) -> None:
         """End the span of the worker that has the run, if there is one."""
@@ -437,6 +457,21 @@ class _Folding(Folding[TimelineState]):
                 worker, to_version=version, ended_at=to_datetime(at), outcome=outcome
             )
             self._workers.replace(len(self._workers) - 1, left)
+
+    takes: ClassVar[Takes] = {
+        RunStarted: _run_started,
+        RunClaimed: _claimed,
+        RunResumed: _resumed,
+        **dict.fromkeys((RunWaiting, RunCompleted, RunFailed, RunParked, RunAbandoned), _run_ended),
+        MessageAppended: _message,
+        ModelCalled: _model_called,
+        ModelReplied: _model_ended,
+        ModelCallFailed: _model_ended,
+        ToolCallStarted: _tool_started,
+        ToolCallCompleted: _tool_ended,
+        ToolCallFailed: _tool_ended,
+        ToolCallInDoubt: _tool_ended,
+    }
 
 
 def _model_key(event: ModelCalled | ModelReplied | ModelCallFailed) -> str:
@@ -456,20 +491,4 @@ _TOOL_OUTCOMES: dict[type, SpanOutcome] = {
     ToolCallCompleted: "ok",
     ToolCallFailed: "failed",
     ToolCallInDoubt: "in_doubt",
-}
-_TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
-    RunStarted: _Folding._run_started,
-    RunClaimed: _Folding._claimed,
-    RunResumed: _Folding._resumed,
-    **dict.fromkeys(
-        (RunWaiting, RunCompleted, RunFailed, RunParked, RunAbandoned), _Folding._run_ended
-    ),
-    MessageAppended: _Folding._message,
-    ModelCalled: _Folding._model_called,
-    ModelReplied: _Folding._model_ended,
-    ModelCallFailed: _Folding._model_ended,
-    ToolCallStarted: _Folding._tool_started,
-    ToolCallCompleted: _Folding._tool_ended,
-    ToolCallFailed: _Folding._tool_ended,
-    ToolCallInDoubt: _Folding._tool_ended,
 }

@@ -11,8 +11,7 @@ no `ToolCallStarted`: its request and its reply are what begins and ends it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -40,9 +39,15 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine
 from turnledger.projections.persistent.containers import ListBuilder
-from turnledger.projections.persistent.hashed import open_digest, own_copy, with_item, without_item
+from turnledger.projections.persistent.hashed import (
+    FEW,
+    open_digest,
+    own_copy,
+    with_item,
+    without_item,
+)
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
-from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
 from turnledger.projections.views.tool_calls import (
     ApprovalState,
     CallStatus,
@@ -123,10 +128,8 @@ class _Folding(Folding[ToolsState]):
         self._last_turn = state.last_turn
         self._calls = ListBuilder(state.calls)
         self._first = state.first
-
-    def take(self, record: Record) -> None:
-        event = record.event
-        _TAKES[type(event)](self, event, record)
+        # The evaluation of the last call that was counted.
+        self._counted: str | None = None
 
     def done(self) -> ToolsState:
         return ToolsState(
@@ -153,11 +156,11 @@ class _Folding(Folding[ToolsState]):
             for asked in message.tool_calls:
                 self._ask(message, asked, record)
         elif message.role == "tool" and message.tool_call_id is not None:
-            self._answer(message, call_key(message.evaluation_id, message.tool_call_id), record)
+            self._answer(message, record)
 
     def _ask(self, message: InnerMessage, asked: ToolCallRecord, record: Record) -> None:
-        key = call_key(message.evaluation_id, asked.call_id)
-        if self._open.get(key) is not None or self._ended.get(key) is not None:
+        key = f"{message.evaluation_id}\n{asked.call_id}"
+        if key in self._open or key in self._ended:
             return
         call = ToolCallView(
             asked.call_id,
@@ -174,22 +177,26 @@ class _Folding(Folding[ToolsState]):
 
     def _count(self, call: ToolCallView) -> None:
         self._calls.append(call)
-        if self._first.get(call.evaluation_id) is None:
-            self._first = self._first.put(call.evaluation_id, call.number)
+        if call.evaluation_id != self._counted:
+            self._counted = call.evaluation_id
+            if self._first.get(call.evaluation_id) is None:
+                self._first = self._first.put(call.evaluation_id, call.number)
 
-    def _answer(self, message: InnerMessage, key: str, record: Record) -> None:
+    def _answer(self, message: InnerMessage, record: Record) -> None:
+        key = f"{message.evaluation_id}\n{message.tool_call_id}"
         call = self._open.get(key) or self._ended.get(key)
         if call is None or call.message_id is not None:
             return
         status: CallStatus = call.status
-        if not call.is_over:
+        if status not in _OVER:
             status = "failed" if message.is_error else "completed"
         answered = msgspec.structs.replace(
             call,
             status=status,
             message_id=message.message_id,
             result=message.content,
-            amended=self._texts.get(str(message.message_id)),  # None unless it was amended before
+            # None unless it was amended before.
+            amended=self._texts.get(str(message.message_id)) if self._texts.size else None,
             ended_at=call.ended_at or record.recorded_at,
         )
         self._put(key, answered)
@@ -216,20 +223,26 @@ class _Folding(Folding[ToolsState]):
 
     def _put(self, key: str, call: ToolCallView) -> None:
         self._calls.replace(call.number - 1, call)
-        if call.is_over and call.is_step:
+        is_over = call.status in _OVER
+        if is_over and call.is_step:
             # No message can follow: nothing changes it any more.
             self._open = without_item(self._open, key)
             self._newly.append(call)
-        elif call.is_over:
-            self._open = without_item(self._open, key)
-            self._ended = with_item(self._ended, key, call, plain_call)
+            return
+        to, of = (self._ended, self._open) if is_over else (self._open, self._ended)
+        if type(to) is dict and type(of) is dict and len(to) < FEW:  # nearly always
+            of.pop(key, None)
+            to[key] = call
+        elif is_over:
+            self._open = without_item(of, key)
+            self._ended = with_item(to, key, call, plain_call)
         else:
-            self._ended = without_item(self._ended, key)
-            self._open = with_item(self._open, key, call, plain_call)
+            self._ended = without_item(of, key)
+            self._open = with_item(to, key, call, plain_call)
 
     def _known(self, event: _StatusEvent) -> tuple[str, ToolCallView]:
         """The call that an event is about; without a message that asked for it, a new one."""
-        key = call_key(event.evaluation_id, event.call_id)
+        key = f"{event.evaluation_id}\n{event.call_id}"
         call = self._open.get(key) or self._ended.get(key)
         if call is None:
             call = ToolCallView(
@@ -244,15 +257,21 @@ class _Folding(Folding[ToolsState]):
 
     def _started(self, event: ToolCallStarted, record: Record) -> None:
         key, call = self._known(event)
-        # A step's start has its arguments, if they are short; any other call has its message's.
-        more = {"arguments": event.arguments} if event.arguments or event.digest else {}
-        self._put(key, _begun(call, event, record, digest=event.digest, **more))
+        begun = _begun(call, event, record)
+        if event.arguments or event.digest or call.digest:
+            # A step's start has its arguments, if they are short; any other call has its message's.
+            is_given = event.arguments or event.digest
+            arguments = event.arguments if is_given else begun.arguments
+            begun = msgspec.structs.replace(begun, arguments=arguments, digest=event.digest)
+        self._put(key, begun)
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:
         if event.call_id:
             key, call = self._known(event)
-            more = {"arguments": "", "digest": event.request_digest}
-            self._put(key, _begun(call, event, record, kind="model", **more))
+            begun = _begun(call, event, record)
+            digest = event.request_digest
+            asked = msgspec.structs.replace(begun, kind="model", arguments="", digest=digest)
+            self._put(key, asked)
 
     def _completed(self, event: ToolCallCompleted | ModelReplied, record: Record) -> None:
         key, call = self._known(event)
@@ -392,6 +411,25 @@ class _Folding(Folding[ToolsState]):
             if call.status == "started":
                 self._put(key, _doubted(call))
 
+    takes: ClassVar[Takes] = {
+        RunStarted: _run_started,
+        RunResumed: _resumed,
+        EvaluationStarted: _evaluation_started,
+        MessageAppended: _message,
+        ModelCalled: _model_called,
+        ModelReplied: _model_replied,
+        ModelCallFailed: _model_failed,
+        ToolCallStarted: _started,
+        ToolCallCompleted: _completed,
+        ToolCallFailed: _failed,
+        ToolCallInDoubt: _in_doubt,
+        ToolCallDecided: _decided,
+        ApprovalRequested: _approval_requested,
+        ApprovalDecided: _approval_decided,
+        ToolMessageAmended: _amend,
+        EvaluationSuperseded: _supersede,
+    }
+
 
 _UNDECIDED: dict[str, Any] = {
     "decision": None,
@@ -401,6 +439,7 @@ _UNDECIDED: dict[str, Any] = {
     "decision_changes": (),
     "until_resumed": False,
 }
+_OVER = ("completed", "failed")
 # Approvals that a person decided about, and that no attempt has used yet.
 _DECIDED = ("approved", "denied", "edited")
 _StatusEvent = (
@@ -412,28 +451,10 @@ _StatusEvent = (
     | ModelReplied
     | ModelCallFailed
 )
-_TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
-    RunStarted: _Folding._run_started,
-    RunResumed: _Folding._resumed,
-    EvaluationStarted: _Folding._evaluation_started,
-    MessageAppended: _Folding._message,
-    ModelCalled: _Folding._model_called,
-    ModelReplied: _Folding._model_replied,
-    ModelCallFailed: _Folding._model_failed,
-    ToolCallStarted: _Folding._started,
-    ToolCallCompleted: _Folding._completed,
-    ToolCallFailed: _Folding._failed,
-    ToolCallInDoubt: _Folding._in_doubt,
-    ToolCallDecided: _Folding._decided,
-    ApprovalRequested: _Folding._approval_requested,
-    ApprovalDecided: _Folding._approval_decided,
-    ToolMessageAmended: _Folding._amend,
-    EvaluationSuperseded: _Folding._supersede,
-}
 
 
 def _begun(
-    call: ToolCallView, event: ToolCallStarted | ModelCalled, record: Record, **more: Any
+    call: ToolCallView, event: ToolCallStarted | ModelCalled, record: Record
 ) -> ToolCallView:
     """The call as an attempt begins.
 
@@ -443,18 +464,16 @@ def _begun(
         call: The call.
         event: The start.
         record: Its record.
-        more: What only a start of its kind says.
     """
+    if call.status != "pending" or call.decision is not None or call.approval:
+        call = msgspec.structs.replace(_unapproved(call), doubt="", **_UNDECIDED)
     return msgspec.structs.replace(
-        _unapproved(call),
+        call,
         parent=event.parent,
         status="started",
         attempts=event.attempt,
         started_at=record.recorded_at,
         on_interrupt=event.on_interrupt,
-        doubt="",
-        **_UNDECIDED,
-        **more,
     )
 
 

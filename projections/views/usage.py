@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -11,7 +11,7 @@ from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import canonical, combine
 from turnledger.projections.persistent.hashed import HashedList
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
-from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.projection import BulkProjection, Folding, Takes, as_json
 
 
 class Tokens(msgspec.Struct, frozen=True, gc=False):
@@ -31,14 +31,14 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
-    def plus(self, usage: TokenUsage) -> Tokens:
+    def plus(self, *used: TokenUsage) -> Tokens:
         return Tokens(
-            self.calls + 1,
-            self.input_tokens + usage.input_tokens,
-            self.output_tokens + usage.output_tokens,
-            self.cached_tokens + usage.cached_tokens,
-            self.reasoning_tokens + usage.reasoning_tokens,
-            self.estimated_calls + usage.estimated,
+            self.calls + len(used),
+            self.input_tokens + sum([one.input_tokens for one in used]),
+            self.output_tokens + sum([one.output_tokens for one in used]),
+            self.cached_tokens + sum([one.cached_tokens for one in used]),
+            self.reasoning_tokens + sum([one.reasoning_tokens for one in used]),
+            self.estimated_calls + sum([one.estimated for one in used]),
         )
 
 
@@ -101,28 +101,37 @@ class _Folding(Folding[UsageState]):
     """Token usage while records are folded."""
 
     def __init__(self, state: UsageState) -> None:
-        self._total = state.total
-        self._models = dict(state.by_model)
-        self._before = state.turns
+        # Replies of this fold, added up by model in `done`.
+        self._state = state
         self._turns: list[TurnUsage] = []
         self._failed = state.failed_calls
 
-    def take(self, record: Record) -> None:
-        event = record.event
-        if isinstance(event, ModelReplied):
-            usage, model = event.usage, event.model
-            self._total = self._total.plus(usage)
-            self._models[model] = self._models.get(model, _NONE).plus(usage)
-            one = TurnUsage(event.evaluation_id, event.turn, model, usage, event.call_id)
-            self._turns.append(one)
-        elif isinstance(event, ModelCallFailed):
-            self._failed += 1
-        else:
-            self.__init__(UsageState())  # type: ignore[misc]
+    def _run_started(self, event: RunStarted, record: Record) -> None:
+        self.__init__(UsageState())  # type: ignore[misc]
+
+    def _replied(self, event: ModelReplied, record: Record) -> None:
+        self._turns.append(
+            TurnUsage(event.evaluation_id, event.turn, event.model, event.usage, event.call_id)
+        )
+
+    def _call_failed(self, event: ModelCallFailed, record: Record) -> None:
+        self._failed += 1
 
     def done(self) -> UsageState:
-        turns = self._before.extend(self._turns)
-        return UsageState(self._total, self._models, turns, self._failed)
+        before, by_model = self._state, dict[str, list[TokenUsage]]()
+        for turn in self._turns:
+            by_model.setdefault(turn.model, []).append(turn.usage)
+        models = dict(before.by_model)
+        for model, used in by_model.items():
+            models[model] = models.get(model, _NONE).plus(*used)
+        total = before.total.plus(*(turn.usage for turn in self._turns))
+        return UsageState(total, models, before.turns.extend(self._turns), self._failed)
+
+    takes: ClassVar[Takes] = {
+        RunStarted: _run_started,
+        ModelReplied: _replied,
+        ModelCallFailed: _call_failed,
+    }
 
 
 _NONE = Tokens()

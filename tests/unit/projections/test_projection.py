@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,12 +14,20 @@ from hypothesis import strategies as st
 
 from tests.conformance.samples import one_of_each
 from tests.unit.ledger.strategies import events as events_of
-from tests.unit.projections.given import records, replies
+from tests.unit.projections import forked_runs
+from tests.unit.projections.given import asks, completes, records, replies, starts
 from tests.unit.projections.random_runs import declarations, runs
-from turnledger.ledger import Event, Record, RunStarted
+from turnledger.ledger import Event, Ledger, Record, RunStarted
 from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.ledger.events.upcasters import UPCASTERS
-from turnledger.projections import Declarations, Projection, RunState, fold, fold_together
+from turnledger.projections import (
+    Declarations,
+    Projection,
+    RunState,
+    fold,
+    fold_together,
+    projection,
+)
 from turnledger.projections.projection import tags_read
 from turnledger.projections.run_state.state import built_in
 
@@ -103,6 +113,56 @@ def test_older_states_stay_as_they_were(events: list[Event], declared: bool) -> 
     branch = [state.after(records([replies(1, input_tokens=1)], after=99)) for state in states]
     assert all(one.version == 100 for one in branch)
     assert [(state.to_json(), state.state_digest) for state in states] == before
+
+
+def outline(states: Sequence[Any]) -> tuple[object, ...]:
+    """What the states of the built-in views hold beyond their JSON and digests."""
+    conversation, tools, timeline = states[0], states[1], states[6]
+    return (
+        list(conversation.messages),
+        [tools.first.get(name) for name in ("", "e1", "e2")],
+        (tools.last_turn, sorted(tools.open.items()), sorted(tools.ended.items())),
+        (list(timeline.reaches), list(timeline.spans), list(timeline.workers)),
+        (timeline.evaluation_id, timeline.step_num, timeline.seen),
+    )
+
+
+def assert_bulk_is_steps(given_records: Sequence[Record], declared: Declarations) -> None:
+    """Fold in pages of all views together, and by `apply` of each view alone."""
+    views: tuple[Projection[Any], ...] = built_in(declared)
+    steps = [view.initial() for view in views]
+    for record in given_records:
+        for place, view in enumerate(views):
+            if record.tag in tags_read(view):
+                steps[place] = view.apply(steps[place], record)
+    with patch.object(projection, "PAGE", 7):
+        bulk = fold_together(iter(given_records), views)
+    for view, step, whole in zip(views, steps, bulk, strict=True):
+        assert view.to_json(step) == view.to_json(whole)
+        assert (view.digest(step), view.outcome(step)) == (view.digest(whole), view.outcome(whole))
+    assert outline(steps) == outline(bulk)
+
+
+@given(forked_runs.events, forked_runs.branches)
+def test_a_bulk_fold_of_any_run_and_its_forks_is_its_steps(
+    first: list[Event], others: list[forked_runs.Branch]
+) -> None:
+    """The same states, page by page or record by record, along every lineage."""
+    with Ledger.open("memory://") as ledger:
+        for run in forked_runs.recorded(ledger, first, others):
+            assert_bulk_is_steps(list(ledger.read(run)), declarations())
+
+
+@given(st.lists(st.integers(1, 45), max_size=120))
+def test_a_bulk_fold_with_many_calls_at_once_is_its_steps(numbers: list[int]) -> None:
+    """A call begins when its number comes first and ends when it comes again, up to 45 at once."""
+    events: list[Event] = [asks(n, f"c{n}", turn=n) for n in range(1, 46)]
+    events += [starts(f"c{n}") for n in range(1, 41)]
+    begun = set(range(1, 41))
+    for number in numbers:
+        events.append((completes if number in begun else starts)(f"c{number}"))
+        begun ^= {number}
+    assert_bulk_is_steps(records(events), Declarations())
 
 
 @given(runs)
