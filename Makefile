@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS ?= .venv-peers
+BENCH_PEERS ?= .venv-bench-peers
 FRAMEWORKS ?= .venv-frameworks
 NEWEST ?= .venv-newest
 CORE := $(VENV)/.installed-core
@@ -26,7 +27,7 @@ SANDBOXES ?= bubblewrap
 .DEFAULT_GOAL := help
 .PHONY: help demo unit test full soak mutants check lint bench scale docs peers lines test-pythons release-check clean links
 .PHONY: sandbox-tests debian-packages newest langgraph-tests langgraph-folder typescript page page-setup
-.PHONY: browser page-check screenshots
+.PHONY: browser page-check screenshots bench-peers
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +89,10 @@ bench: browser $(DEV) $(FRAMEWORKS)/.installed  ## costs, as ratios against the 
 scale: $(DEV)  ## growth to ten million events on PostgreSQL: about 10 GB in TMPDIR, under an hour
 	$(BIN)/python -m benchmarks scale
 
+bench-peers: $(DEV) $(BENCH_PEERS)/.installed  ## what a message costs in other frameworks and here; about 10 minutes
+	@$(call with_packages,command -v strace,strace,120) || true
+	$(BIN)/python -m benchmarks.peers --python $(BENCH_PEERS)/bin/python
+
 docs: $(DOCS)  ## write the generated pages, and build the site into site/, without network
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m mkdocs build --strict
@@ -137,7 +142,7 @@ release-check: $(DEV) debian-packages page-check  ## build, install the wheel in
 	$(BIN)/python -m pytest tests/e2e/test_wheel.py tests/e2e/test_packaging.py tests/unit/test_docs.py
 
 clean:  ## remove .venv and all caches
-	rm -rf $(VENV) $(PEERS) $(FRAMEWORKS) $(NEWEST) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(BENCH_PEERS) $(FRAMEWORKS) $(NEWEST) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # git writes symbolic links as small text files where the file system or its settings have none.
 links:
@@ -191,6 +196,11 @@ $(FULL): $(DEV)
 $(PEERS)/.installed: examples/peers/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --requirement examples/peers/requirements.txt
+	@touch $@
+
+$(BENCH_PEERS)/.installed: benchmarks/peers_requirements.txt
+	$(PYTHON) -m venv $(BENCH_PEERS)
+	$(BENCH_PEERS)/bin/python -m pip install --quiet --requirement benchmarks/peers_requirements.txt
 	@touch $@
 
 $(FRAMEWORKS)/.installed: tests/frameworks/requirements.txt pyproject.toml | links
