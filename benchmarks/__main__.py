@@ -61,14 +61,19 @@ PARTS = {
 }
 # Takes an hour and 10 GB: `make scale`.
 SCALE = "scale"
-# Need a framework, and run where it is installed.
-FRAMEWORK_PARTS = {"langgraph": "benchmarks.langgraph_threads"}
+# Run only when they are named: one needs a framework, and runs where it is installed, the others
+# take minutes on a PostgreSQL of their own.
+NAMED_PARTS = {
+    "langgraph": "benchmarks.langgraph_threads",
+    "dask": "benchmarks.dask_rebuild",
+    "at_scale": "benchmarks.at_scale",
+}
 
 
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *FRAMEWORK_PARTS, SCALE))
+        "parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *NAMED_PARTS, SCALE))
     )
     parser.add_argument(
         "--events",
@@ -77,7 +82,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     chosen = given.parts or list(PARTS)
-    if unknown := [name for name in chosen if name not in (*PARTS, *FRAMEWORK_PARTS, SCALE)]:
+    if unknown := [name for name in chosen if name not in (*PARTS, *NAMED_PARTS, SCALE)]:
         parser.error(f"no such part: {', '.join(unknown)}")
     folder = Path(tempfile.mkdtemp(prefix="turnledger-bench-"))
     results: list[Result] = []
@@ -100,8 +105,8 @@ def _measured(name: str, folder: Path, events: int | None) -> Iterator[Result]:
         return growing.measure(folder, events or growing.BRIEFLY)
     if name == "long_run":
         return long_run.measure(folder, events or long_run.EVENTS)
-    if name in FRAMEWORK_PARTS:
-        measured: Iterator[Result] = import_module(FRAMEWORK_PARTS[name]).measure(folder)
+    if name in NAMED_PARTS:
+        measured: Iterator[Result] = import_module(NAMED_PARTS[name]).measure(folder)
         return measured
     return PARTS[name].measure(folder)
 
