@@ -20,7 +20,8 @@ from turnledger.adapters.http.routes.run.claims import DEFAULT_TTL, ClaimKey, Tt
 from turnledger.adapters.http.served import Served
 from turnledger.ledger.ledger import MOST_AGENTS, MOST_EXCLUDED
 
-AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+# Without NUL, which no store can hold.
+AgentName = Annotated[str, msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\u0000]*$")]
 Tag = Annotated[str, msgspec.Meta(max_length=512)]
 
 
