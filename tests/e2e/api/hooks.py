@@ -30,9 +30,8 @@ def read_lines(context: Any, response: Any) -> Any:
 
 
 @schemathesis.hook
-def map_body(context: Any, body: Any) -> Any:
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """No generated request waits for a run; whether it is valid stays as it is."""
-    wait = body.get("wait") if isinstance(body, dict) else None
+    wait = case.body.get("wait") if isinstance(case.body, dict) else None
     if isinstance(wait, int | float) and 0 < wait <= 30:
-        return {**body, "wait": 0}
-    return body
+        case.body = {**case.body, "wait": 0}

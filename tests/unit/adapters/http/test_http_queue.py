@@ -103,12 +103,13 @@ def test_many_waiting_workers_hold_no_thread_and_share_a_look(
     monkeypatch.setattr(api.ledger, "claim_next", counted)
 
     async def wait_all() -> list[Claim | None]:
+        threads = active_count()  # of this process: other tests may have left some
         queue = WaitingClaims(api.ledger, Work())
         waiting = [asyncio.create_task(queue.next(asked(n), 30.0, never_gone)) for n in range(500)]
         while sum(map(len, queue._groups.values())) < 500:
             await asyncio.sleep(0.001)
-        before, threads = calls, active_count()
-        assert threads < 100
+        before = calls
+        assert active_count() < threads + 50
         for n in range(500):
             api.ledger.enqueue(AGENT, n)
         found = await asyncio.gather(*waiting)
