@@ -22,6 +22,7 @@ class Proxy:
     After `cut(mark, how)` the first message that contains the mark breaks its connection:
     "before" the server gets it; "after" the server has answered, and the client has not
     heard; or "silently", before, and the server never learns that the client is gone.
+    A mark in `then` breaks one more connection, before the server gets it.
     """
 
     def __init__(self, folder: str) -> None:
@@ -34,6 +35,7 @@ class Proxy:
         self._threads: list[Thread] = []
         self._sockets: list[socket.socket] = []
         self._order: tuple[bytes, str, bool] | None = None
+        self._next: tuple[bytes, str, bool] | None = None
         self._refusing = False
         self.cuts = 0
         self._start(self._accept)
@@ -42,7 +44,10 @@ class Proxy:
         """The same database, through this proxy."""
         return url.replace(str(Path(self._server).parent), self._home.name)
 
-    def cut(self, mark: bytes, how: str, *, then_refuse: bool = False) -> None:
+    def cut(
+        self, mark: bytes, how: str, *, then: bytes | None = None, then_refuse: bool = False
+    ) -> None:
+        self._next = None if then is None else (then, "before", False)
         self._order = (mark, how, then_refuse)
 
     def accept_again(self) -> None:
@@ -118,7 +123,7 @@ class Proxy:
             if self._order is None or self._order[0] not in chunk:
                 return None
             _, how, self._refusing = self._order
-            self._order = None
+            self._order, self._next = self._next, None
             self.cuts += 1
             return how
 

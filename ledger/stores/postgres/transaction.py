@@ -14,6 +14,7 @@ was committed, and looks for it on a new connection.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b, sha256
 from typing import Any
@@ -250,18 +251,7 @@ class PostgresTransaction(Transaction):
             StoreUnavailableError: If the outcome stays unknown.
         """
         close_quietly(self._db)
-        try:
-            if self._writer.is_on_standby():
-                raise StoreUnavailableError("the server that answers is a standby")
-            found = self._find()
-            if found is not None:
-                self._writer.confirm()
-        except StoreUnavailableError as trouble:
-            raise StoreUnavailableError(
-                "The connection to PostgreSQL was lost during the commit, and whether it went "
-                f"through can't be found out now ({trouble}), so the outcome is unknown. "
-                "Append the same events again, with the same ids."
-            ) from error
+        found = self._found_after(error)
         if found is None and self.derived.trace.erased:
             raise StoreUnavailableError(
                 "The connection to PostgreSQL was lost during the commit, and derived data that "
@@ -272,6 +262,27 @@ class PostgresTransaction(Transaction):
                 "The connection to PostgreSQL was lost before the commit; nothing was written."
             ) from error
         return found
+
+    def _found_after(self, error: LostConnectionError) -> int | None:
+        """What is found of the commit; asked again if that connection is lost too, in time."""
+        while True:
+            try:
+                if self._writer.is_on_standby():
+                    raise StoreUnavailableError("the server that answers is a standby")
+                found = self._find()
+                if found is not None:
+                    self._writer.confirm()
+                return found
+            except StoreUnavailableError as trouble:
+                # A server that crashes takes connections until it has noticed it.
+                in_time = time.monotonic() < self._writer.deadline
+                if isinstance(trouble, LostConnectionError) and in_time:
+                    continue
+                raise StoreUnavailableError(
+                    "The connection to PostgreSQL was lost during the commit, and whether it went "
+                    f"through can't be found out now ({trouble}), so the outcome is unknown. "
+                    "Append the same events again, with the same ids."
+                ) from error
 
     def _find(self) -> int | None:
         if self._landmark is not None:

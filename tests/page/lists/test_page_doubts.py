@@ -234,6 +234,9 @@ def test_a_call_that_waits_for_approval_is_approved_or_denied(
     first.get_by_role("radio", name="Approve", exact=True).check()
     first.get_by_role("button", name="Record").click()
     expect(first.get_by_role("status")).to_contain_text("recorded at event 8")
+    # The list was loaded again: the run waits no longer, and both calls are still there.
+    expect(page.locator(".of-run", has_text="event 8")).to_have_count(2)
+    expect(first).to_contain_text("turnledger recover")
     second.get_by_role("radio", name="Deny").check()
     second.get_by_label("Why it must not run").fill("ask first")
     shown = json.loads(second.locator(".appended pre").inner_text())

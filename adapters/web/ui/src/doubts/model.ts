@@ -5,6 +5,7 @@ import { cutsOf } from "../core/cuts";
 import { follow, lastPosition, type Connection, type Follower, type Streamed } from "../core/live";
 import { loader, type Loader } from "../core/loading";
 import { asCall, question, type Call } from "../parts/doubt/call";
+import { callsNow, isBegun } from "../parts/doubt/decision";
 
 export const STATUSES = ["waiting", "running", "failed", "parked"] as const;
 export type Status = (typeof STATUSES)[number];
@@ -37,11 +38,19 @@ export class DoubtsModel {
   private follower: Follower | null = null;
   private isClosed = false;
   private timer = 0;
+  /** What is listed, and of which key. */
+  private listed: { key: string; doubts: readonly Doubt[] } = { key: "", doubts: [] };
 
   constructor(status: ReadonlySignal<Status>) {
     this.page = loader(
       () => ({ status: status.value, before: this.before.value.at(-1) ?? "" }),
-      (key, abort) => loadPage(key.status, key.before, abort),
+      async (key, abort) => {
+        const mine = JSON.stringify(key);
+        const page = await loadPage(key.status, key.before, abort);
+        const doubts = mine === this.listed.key ? await withBegun(this.listed.doubts, page.doubts, abort) : page.doubts;
+        this.listed = { key: mine, doubts };
+        return { ...page, doubts };
+      },
     );
     void this.begin().catch(() => {
       this.connection.value = "lost";
@@ -96,6 +105,22 @@ async function loadPage(status: Status, before: string, abort: AbortSignal): Pro
     if (page.left === 0 || limit === 1) return page;
     limit = Math.max(1, Math.floor(limit / 4));
   }
+}
+
+/** A run waits no longer once one of its calls is decided: if that was begun here, its open calls stay where they are. */
+async function withBegun(listed: readonly Doubt[], found: readonly Doubt[], abort: AbortSignal): Promise<Doubt[]> {
+  const doubts = [...found];
+  const there = new Set(found.map(({ run }) => run));
+  const gone = new Set(listed.map(({ run }) => run).filter((run) => !there.has(run) && isBegun(run)));
+  for (const run of gone) {
+    const numbers = listed.filter((doubt) => doubt.run === run).map(({ call }) => call.number);
+    const first = Math.min(...numbers);
+    const calls = await callsNow(run, first, Math.max(...numbers) - first + 1, abort);
+    const open = calls.filter((call) => numbers.includes(call.number) && question(call) !== "none");
+    const place = listed.findIndex((doubt) => doubt.run === run);
+    doubts.splice(place, 0, ...open.map((call) => ({ run, call })));
+  }
+  return doubts;
 }
 
 function pageOf(found: Schemas["Doubts"]): DoubtPage {

@@ -520,6 +520,22 @@ def test_a_claim_whose_answer_was_lost_is_held_once(url: str, how: str, opened: 
         ledger.close()
 
 
+@pytest.mark.parametrize("then", [b"pg_terminate_backend", b"pg_is_in_recovery", b"digest = "])
+def test_the_outcome_is_asked_for_again_if_that_answer_is_lost_too(
+    url: str, then: bytes, opened: Opened
+) -> None:
+    """A server that crashes takes a connection or two before all of them end."""
+    run, draft = new_run_id(), Draft(note(mark="cut-here"), new_run_id())
+    with proxied(url) as proxy:
+        ledger = opened(proxy.url(url))
+        ledger.append(run, note(), NEW)
+        proxy.cut(b"cut-here", "after", then=then)
+        appended = ledger.append(run, draft, 1)
+        assert (proxy.cuts, appended.version, appended.duplicate) == (2, 2, False)
+        assert_whole(ledger, (run, 2))
+        ledger.close()
+
+
 def test_what_can_not_be_found_out_is_said_to_be_unknown(url: str, opened: Opened) -> None:
     """A server that stays away after the cut leaves the outcome open; the ids settle it later."""
     run, draft = new_run_id(), Draft(note(mark="cut-here"), new_run_id())

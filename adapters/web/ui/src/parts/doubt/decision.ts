@@ -106,7 +106,8 @@ export class Draft {
     this.progress.value = { kind: "refused", problem };
     if (!["call-changed", "call-not-found"].includes(problem.type)) return;
     try {
-      this.progress.value = { kind: "changed", problem, call: await callNow(this.run, this.call.number) };
+      const [call] = await callsNow(this.run, this.call.number);
+      if (call) this.progress.value = { kind: "changed", problem, call };
     } catch {
       // What was refused is shown; what it is now could not be loaded.
     }
@@ -162,11 +163,11 @@ function object(fields: [string, string][]): string {
   return `{${fields.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(",")}}`;
 }
 
-/** The call as it is at the end of its run. */
-export async function callNow(run: string, place: number): Promise<Call> {
-  const query = { from: place - 1, limit: 1, cut: true };
-  const found = await ask(client.GET("/v1/runs/{run}/tools", { params: { path: { run }, query }, cache: "no-store" }));
-  return asCall(found.items[0], found.version, cutsOf(found), "/items/0");
+/** Calls as they are at the end of their run, from a number on. */
+export async function callsNow(run: string, first: number, limit = 1, signal?: AbortSignal): Promise<Call[]> {
+  const query = { from: first - 1, limit, cut: true };
+  const found = await ask(client.GET("/v1/runs/{run}/tools", { params: { path: { run }, query }, signal, cache: "no-store" }));
+  return found.items.map((item, place) => asCall(item, found.version, cutsOf(found), `/items/${place}`));
 }
 
 /** A UUID of version 7: its first 48 bits are the time in milliseconds. */
@@ -182,6 +183,11 @@ function newId(): string {
 
 const drafts = new Map<string, Draft>();
 const MOST = 100;
+
+/** Whether a decision about a call of the run was begun on this page, or is recorded. */
+export function isBegun(run: string): boolean {
+  return [...drafts.values()].some((draft) => draft.run === run && draft.choice.peek() !== null);
+}
 
 /** The decision about a call that is being made on this page. */
 export function draftOf(run: string, call: Call): Draft {
