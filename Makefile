@@ -12,8 +12,8 @@ DOCS := $(VENV)/.installed-docs
 FULL := $(VENV)/.installed-full
 SOAK := $(VENV)/.installed-soak
 # Three workers on two cores: many tests wait for a server, a process or a time-out.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/frameworks
-FRAMEWORK_TESTS := bin/python -m pytest -n 3 --dist worksteal tests/frameworks
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/frameworks
+FRAMEWORK_TESTS := bin/python -m pytest -n 4 --dist worksteal tests/frameworks
 SOAK_MINUTES ?= 30
 export SOAK_MINUTES
 # mkdocs-material prints that it reaches its end of life in 2027: known, and not news at each build.

@@ -60,7 +60,9 @@ def test_each_tab_is_bounded(long_visit: Visit, tab: str) -> None:
     check_size(long_visit)
 
 
-@pytest.mark.parametrize("tab", TABS)
+@pytest.mark.parametrize(
+    "tab", [pytest.param(tab, marks=pytest.mark.full if tab in "245" else ()) for tab in TABS]
+)
 def test_a_step_makes_few_requests(long_visit: Visit, long_run: LongRun, tab: str) -> None:
     """At most four, also where a page of events ends."""
     visit = long_visit

@@ -44,14 +44,27 @@ class Interrupter:
     def __init__(self, place: int) -> None:
         self._left = place
         self._before: dict[FrameType, str] = {}
-        self._thread = get_ident()
+        self._thread = 0
         self.fired = False
         self.passed: set[str] = set()
 
     def around(self, act: Callable[[], object]) -> None:
+        """Act in a thread of its own: errors that were being handled stay in a thread's state."""
+        failures: list[BaseException] = []
+        thread = Thread(target=self._around, args=(act, failures))
+        thread.start()
+        thread.join()
+        if failures:
+            raise failures[0]
+
+    def _around(self, act: Callable[[], object], failures: list[BaseException]) -> None:
+        self._thread = get_ident()
         watch = self._monitored if sys.version_info >= (3, 12) else self._traced
-        with suppress(KeyboardInterrupt), watch():
-            act()
+        try:
+            with suppress(KeyboardInterrupt), watch():
+                act()
+        except BaseException as error:
+            failures.append(error)
 
     def _step(self, frame: FrameType, place: int) -> None:
         """Before each instruction."""
