@@ -154,14 +154,16 @@ def parse_params(tool: Tool[Any, Any], text: str | None) -> Any:
     return decode(tool.params_type, arguments)
 
 
-def rejected(name: str, arguments: str | None, error: str) -> Invocation:
+def rejected(
+    name: str, arguments: str | None, error: str, error_type: str = "InvalidToolCall"
+) -> Invocation:
     """The outcome of a call that was not made, and why."""
     return Invocation(
         name=name,
         params=RejectedToolParams(raw_arguments=arguments, error=error),
         result=ToolResult(error, success=False),
         text=error,
-        error_type="InvalidToolCall",
+        error_type=error_type,
         error_message=error,
     )
 

@@ -22,6 +22,7 @@ from turnledger.runtime.agent.tools.call import (
     failed,
     prepared,
 )
+from turnledger.runtime.agent.tools.redacted_arguments import refused_as_redacted
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import DeadlineExceededError
 from turnledger.runtime.journal.tool_scope import tool_scope
@@ -67,6 +68,11 @@ def _context(context: EvaluationContext[Any], call: ToolCallView) -> ToolContext
 
 def prepared_call(context: EvaluationContext[Any], call: ToolCallView) -> PreparedCall | Invocation:
     """The call with the arguments that the handler gets, decoded; a refusal if they are invalid."""
+    # A call that was started may have had its effect: what becomes of it is decided elsewhere.
+    if call.attempts == 0 and context.journal.redacted_arguments == "refuse":
+        refusal = refused_as_redacted(call.name, call.given_arguments)
+        if refusal is not None:
+            return refusal
     return prepared(context.tools, call.name, call.given_arguments)
 
 
