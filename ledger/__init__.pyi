@@ -88,6 +88,7 @@ from turnledger.ledger.integrity.run_check import Problem as Problem
 from turnledger.ledger.integrity.verify import Report as Report
 from turnledger.ledger.ledger import Appended as Appended
 from turnledger.ledger.ledger import Ledger as Ledger
+from turnledger.ledger.redaction.events import RedactedPart as RedactedPart
 from turnledger.ledger.redaction.redactor import Redactor as Redactor
 from turnledger.ledger.redaction.rules import SecretPattern as SecretPattern
 from turnledger.ledger.runs.append_request import ANY as ANY

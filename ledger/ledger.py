@@ -37,6 +37,7 @@ from turnledger.ledger.events.types import AGENT_TAG, CATALOGUE, Event, RunStart
 from turnledger.ledger.integrity import verify as verifying
 from turnledger.ledger.integrity.run_check import CheckedReader, unreadable
 from turnledger.ledger.integrity.verify import Report
+from turnledger.ledger.redaction.events import RedactedPart
 from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.ledger.runs import claims as claiming
 from turnledger.ledger.runs.append import AppendRequest, Entry, Outcome, append
@@ -132,6 +133,14 @@ class Appended:
             return tuple(Record(row, codec, entry.event) for row, entry in pairs)
         rows = {as_row(row).event_id: row for row in (*outcome.left_out, *outcome.rows)}
         return tuple(Record(rows[e.event_id], codec, e.event) for e in self._entries)
+
+    @property
+    def redacted(self) -> Mapping[int, tuple[RedactedPart, ...]]:
+        """What the redactor changed, by version: each part's path, and the formats found there."""
+        if not any(entry.redacted for entry in self._entries):
+            return {}
+        pairs = zip(self.records, self._entries, strict=True)
+        return {record.version: entry.redacted for record, entry in pairs if entry.redacted}
 
     @property
     def rows(self) -> Sequence[Columns]:

@@ -5,6 +5,8 @@ Ids, digests, blob names, times and numbers stay: the ledger finds and verifies 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
@@ -31,6 +33,7 @@ from turnledger.ledger.events.types import (
 from turnledger.ledger.redaction.redactor import Path, Redactor
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
+_MARK = re.compile(r"\[redacted: ([^]]*)\]")
 
 # Fields with text that identifies something.
 _IDS = frozenset(
@@ -106,8 +109,32 @@ def may_hold_secrets(events: Iterable[Event], redactor: Redactor) -> bool:
     return redactor.may_hold_secret(_encode(texts))
 
 
-def replaced_parts(given: Any, made: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The places where a redacted value differs from the given one, and what they hold now."""
+class RedactedPart(msgspec.Struct, frozen=True):
+    """A part of an event that the redactor changed, and what it found there.
+
+    `path` leads to it from the event, "message.content[0].text"; `formats` are the names of the
+    formats, patterns or fields whose marks stand in it now.
+    """
+
+    path: str
+    formats: tuple[str, ...]
+
+
+def redacted_parts(given: Event, made: Event) -> tuple[RedactedPart, ...]:
+    """What a redactor changed in an event."""
+    return tuple(
+        RedactedPart(path.removeprefix("."), _formats(before, after))
+        for path, before, after in replaced_parts(given, made, "")
+    )
+
+
+def _formats(given: Any, made: Any) -> tuple[str, ...]:
+    """The marks that a value has, and did not have before."""
+    return tuple(Counter(_MARK.findall(str(made))) - Counter(_MARK.findall(str(given))))
+
+
+def replaced_parts(given: Any, made: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """The places where a redacted value differs from the given one: what they held, and hold."""
     if given is made or given == made:
         return
     if isinstance(given, msgspec.Struct) and type(made) is type(given):
@@ -117,7 +144,7 @@ def replaced_parts(given: Any, made: Any, path: str) -> Iterator[tuple[str, Any]
         # In order, since a key may be a secret itself: the error names it as redacted.
         for (key, item), (new_key, new) in zip(given.items(), made.items(), strict=True):
             if key != new_key:
-                yield f"{path}.{new_key}", new_key
+                yield f"{path}.{new_key}", key, new_key
             yield from replaced_parts(item, new, f"{path}.{new_key}")
     elif (
         isinstance(given, list | tuple)
@@ -127,7 +154,7 @@ def replaced_parts(given: Any, made: Any, path: str) -> Iterator[tuple[str, Any]
         for place, (item, new) in enumerate(zip(given, made, strict=True)):
             yield from replaced_parts(item, new, f"{path}[{place}]")
     else:
-        yield path, made
+        yield path, given, made
 
 
 def _struct(holder: StructT, redactor: Redactor, path: Path) -> StructT:

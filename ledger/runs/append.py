@@ -43,6 +43,7 @@ from turnledger.ledger.events.types import (
     ToolCallDecided,
     prompt_stream_id,
 )
+from turnledger.ledger.redaction.events import RedactedPart
 from turnledger.ledger.runs.index import INDEXED_TAGS, PROMPT, RunRow, advance, child_of
 from turnledger.ledger.runs.record import Columns, NewColumns, Row
 from turnledger.ledger.runs.transaction import Transaction
@@ -55,12 +56,13 @@ _STARTED = RunStarted.tag
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """An event, encoded and checked, with the id that it will have."""
+    """An event, encoded and checked, with the id that it will have, and what was redacted."""
 
     event_id: str
     tag: str
     data: bytes
     event: Event
+    redacted: tuple[RedactedPart, ...] = ()
 
 
 class AppendRequest(msgspec.Struct, frozen=True, gc=False):

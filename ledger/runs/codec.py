@@ -28,7 +28,13 @@ from turnledger.ledger.events.limits import Limits, check_json
 from turnledger.ledger.events.messages import InnerMessage
 from turnledger.ledger.events.types import CATALOGUE, EVENT_TYPES, Event, MessageAppended
 from turnledger.ledger.events.upcasters import UPCASTERS, Upcaster, upcast
-from turnledger.ledger.redaction.events import may_hold_secrets, redacted, replaced_parts
+from turnledger.ledger.redaction.events import (
+    RedactedPart,
+    may_hold_secrets,
+    redacted,
+    redacted_parts,
+    replaced_parts,
+)
 from turnledger.ledger.redaction.redactor import Redactor
 
 _MOST_SHOWN = 10_000
@@ -83,9 +89,10 @@ def _refuse_redacted(given: Event, made: Event, exact: Collection[str]) -> None:
         for part in replaced_parts(getattr(given, name), getattr(made, name), f"{kind}.{name}")
     ]
     if parts:
-        found = _MARKER.search(str(parts[0][1]))
-        marker = found.group() if found else str(parts[0][1])[:100]
-        raise RedactedStateError([path[:200] for path, _ in parts], marker=marker)
+        _, _, made = parts[0]
+        found = _MARKER.search(str(made))
+        marker = found.group() if found else str(made)[:100]
+        raise RedactedStateError([path[:200] for path, *_ in parts], marker=marker)
 
 
 def _may_hold_long_integer(holder: msgspec.Struct, names: tuple[str, ...], data: bytes) -> bool:
@@ -158,23 +165,25 @@ class Codec:
             return False
         return self.redactor is None or not may_hold_secrets(events, self.redactor)
 
-    def encode_checked(self, event: Event, exact: Collection[str] = ()) -> tuple[str, bytes, Event]:
-        """The same, and the event as it will be read.
+    def encode_checked(
+        self, event: Event, exact: Collection[str] = ()
+    ) -> tuple[str, bytes, Event, tuple[RedactedPart, ...]]:
+        """The same, the event as it will be read, and what of it was redacted.
 
         RedactedStateError if the redactor would change a field that `exact` names.
         """
         if exact != ():
             _check_names(event, exact)
         if self.redactor is None:
-            return self._encode_checked(event)
+            return *self._encode_checked(event), ()
         try:
             tag, data, decoded = self._encode_checked(event)
             without = redacted(decoded, self.redactor)
             if without is decoded:
-                return tag, data, decoded
+                return tag, data, decoded, ()
             if exact:
                 _refuse_redacted(decoded, without, exact)
-            return self._encode_checked(without)
+            return *self._encode_checked(without), redacted_parts(decoded, without)
         except InvalidInputError as error:
             said = self.redactor.text(str(error))
             if said == str(error):

@@ -84,7 +84,7 @@ class RedactedRecords:
         if redacted(record.event, redactor) is record.event and not self._hides(record):
             return record
         try:
-            tag, data, event = self._codec.encode_checked(record.event)
+            tag, data, event, _ = self._codec.encode_checked(record.event)
         except InvalidInputError as error:
             error.args = (f"line {record.line}: {error.args[0]}", *error.args[1:])
             raise

@@ -106,6 +106,9 @@ def _print(appended: Appended) -> None:
     views = [view_of(record) for record in appended.records]
     if appended.duplicate:
         say("These events were recorded before: nothing was appended.")
+    for version, parts in appended.redacted.items():
+        for part in parts:
+            say(f"Event {version}, {part.path}: redacted ({', '.join(part.formats)}).")
     # Without the events' data.
     names = ("version", "position", "type", "event_id", "recorded_at", "digest")
     value = {

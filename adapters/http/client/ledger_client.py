@@ -41,6 +41,7 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import check_arguments, check_methods
 from turnledger.ledger.async_ledger import THREADS
 from turnledger.ledger.ledger import DEFAULT_TTL, OnDamage
+from turnledger.ledger.redaction.events import redacted_parts
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, Outcome
 from turnledger.ledger.runs.append_request import RunId, canonical_id
@@ -344,7 +345,9 @@ def _recorded(entry: Entry, place: EventPlace, codec: Codec) -> Entry:
     """The event as the server has recorded it: its redactor may know further secrets."""
     assert isinstance(place.data, msgspec.Raw)
     data = bytes(place.data)
-    return Entry(entry.event_id, entry.tag, data, codec.decode(entry.tag, data))
+    event = codec.decode(entry.tag, data)
+    parts = entry.redacted + redacted_parts(entry.event, event)
+    return Entry(entry.event_id, entry.tag, data, event, parts)
 
 
 def _columns(run: str, place: EventPlace, entry: Entry) -> NewColumns:

@@ -10,7 +10,7 @@ from tests.conformance.ledger_like import METHODS, LedgerLike
 from tests.conformance.samples import message
 from tests.conformance.surfaces import Surface
 from tests.secret_samples import samples
-from turnledger.ledger import NEW, Ledger, Redactor, SecretPattern, new_run_id
+from turnledger.ledger import NEW, Ledger, RedactedPart, Redactor, SecretPattern, new_run_id
 
 # For those who have the store: how a damaged index is listed.
 LEFT_OUT = {"on_damage"}
@@ -45,3 +45,6 @@ def test_secrets_are_gone_from_all_that_comes_back(surface: Surface, own: bool) 
     texts += [claim.worker, str(ledger.worker_of(run))]
     assert not [text for text in texts if secret in text]
     assert all("[redacted: " in text for text in texts)
+    found = RedactedPart("message.content", ("acme" if own else "github-token",))
+    assert appended.redacted == {1: (found,)}
+    assert ledger.append(new_run_id(), message("use none"), NEW).redacted == {}

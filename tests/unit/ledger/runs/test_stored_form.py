@@ -27,7 +27,7 @@ def test_a_yes_is_what_encode_checked_says(given: list[Event]) -> None:
     if not CODEC.are_stored_so(given, found):
         return
     for event, text in zip(given, found, strict=True):
-        assert CODEC.encode_checked(event) == (event.tag, text, event)
+        assert CODEC.encode_checked(event) == (event.tag, text, event, ())
 
 
 @pytest.mark.parametrize("sample", samples(7, 2), ids=lambda one: one[0])
