@@ -33,7 +33,7 @@ from turnledger.ledger.events.types import (
 from turnledger.ledger.redaction.redactor import Path, Redactor
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
-_MARK = re.compile(r"\[redacted: ([^]]*)\]")
+_MARK = r"\[redacted: ([^]]*)\]"
 
 # Fields with text that identifies something.
 _IDS = frozenset(
@@ -130,7 +130,7 @@ def redacted_parts(given: Event, made: Event) -> tuple[RedactedPart, ...]:
 
 def _formats(given: Any, made: Any) -> tuple[str, ...]:
     """The marks that a value has, and did not have before."""
-    return tuple(Counter(_MARK.findall(str(made))) - Counter(_MARK.findall(str(given))))
+    return tuple(Counter(re.findall(_MARK, str(made))) - Counter(re.findall(_MARK, str(given))))
 
 
 def replaced_parts(given: Any, made: Any, path: str) -> Iterator[tuple[str, Any, Any]]:

@@ -18,7 +18,16 @@ from uuid import UUID
 from tests.agent import ScriptedLoop, calls, says, task
 from tests.secret_samples import samples
 from turnledger.ledger import Ledger
-from turnledger.runtime import Prompt, Reply, Session, ThrottlePolicy, Tool, ToolContext, ToolResult
+from turnledger.runtime import (
+    MainLoopConfig,
+    Prompt,
+    Reply,
+    Session,
+    ThrottlePolicy,
+    Tool,
+    ToolContext,
+    ToolResult,
+)
 from turnledger.runtime.agent.models.request import Request
 
 REQUESTED, SEEDED, ARGUMENT, RESULT, NOTED, REPLIED, THROWN = (
@@ -100,7 +109,12 @@ class Secretive(ScriptedLoop[Ask, str]):
 
 def loop(ledger: Ledger) -> Secretive:
     policy = ThrottlePolicy(max_attempts=3, base_delay=timedelta(milliseconds=1))
-    return Secretive(_reply, adapter_options={"throttle": policy}, ledger=ledger)
+    return Secretive(
+        _reply,
+        adapter_options={"throttle": policy},
+        ledger=ledger,
+        config=MainLoopConfig(redacted_arguments="call"),
+    )
 
 
 if __name__ == "__main__":

@@ -257,7 +257,7 @@ def test_text_of_a_class_of_its_own_is_text(kind: type[Text]) -> None:
         (RunStarted(tags={one: one}), RunStarted(tags={plain: plain})),
         (message(content=one, value=(one,)), message(content=plain, value=[plain])),
     ]:
-        tag, data, decoded = CODEC.encode_checked(event)
+        tag, data, decoded, _ = CODEC.encode_checked(event)
         assert (tag, data) == CODEC.encode(expected)
         assert decoded == expected
         assert repr(decoded) == repr(expected)
