@@ -65,8 +65,20 @@ def _install(folder: Path) -> None:
         cwd=folder,
     )
     (wheel,) = folder.glob("turnledger-*.whl")
-    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    run(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+    new_environment(folder / "venv", wheel)
+
+
+def new_environment(folder: Path, *packages: object) -> None:
+    """An environment that has these packages and nothing else."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=ROOT)
+    install(folder, *packages)
+
+
+def install(folder: Path, *packages: object) -> None:
+    """Install packages into an environment, by the pip of this one."""
+    pip = (sys.executable, "-m", "pip", "--python", folder)
+    # Compiling what is never imported would take most of the time.
+    run(*pip, "install", "--quiet", "--no-compile", *packages, cwd=folder)
 
 
 @pytest.fixture(scope="session")
@@ -75,10 +87,9 @@ def python_with_pytest(installed: Installed, tmp_path_factory: pytest.TempPathFa
 
     def add_pytest(folder: Path) -> None:
         shutil.copytree(installed.python.parents[1], folder / "venv", symlinks=True)
-        # Scripts that were copied start the Python of the first environment.
-        for script in ("pip", "turnledger"):
-            (folder / "venv/bin" / script).unlink()
-        run(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", "pytest", cwd=folder)
+        # The script that was copied starts the Python of the first environment.
+        (folder / "venv/bin/turnledger").unlink()
+        install(folder / "venv", "pytest")
 
     return once(tmp_path_factory, "wheel-and-pytest", add_pytest) / "venv/bin/python"
 
@@ -94,7 +105,8 @@ def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_pa
     assert "append" in run(command, "--help", cwd=tmp_path)
     assert "runs" in run(command, "--db", "memory://", "runs", "--help", cwd=tmp_path)
     # The core is small: no extra came along, and PostgreSQL says what it needs.
-    listed = run(python, "-m", "pip", "list", "--format", "freeze", cwd=tmp_path).lower().split()
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    listed = run(*pip, "list", "--format", "freeze", cwd=tmp_path).lower().split()
     found = {line.partition("==")[0] for line in listed}
     assert {"turnledger", "click"} <= found
     assert not found & {"pytest", "httpx", "fastapi", "psycopg", "openai", "anthropic"}

@@ -210,7 +210,7 @@ class Encoding(Target):
         except (KeyError, RuntimeError, ZeroDivisionError):
             return False  # what a Wayward raises of itself when it is looked at
         try:
-            tag, data, checked = CODEC.encode_checked(event)
+            tag, data, checked, _ = CODEC.encode_checked(event)
         except InvalidInputError:
             return False
         promise(CODEC.decode(tag, data) == checked, "what was checked is not what is read")

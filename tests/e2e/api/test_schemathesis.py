@@ -77,8 +77,8 @@ def fuzz(served: Served, processes: Processes, *options: object) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(("--phases", "coverage"), marks=pytest.mark.full),
-        ("--phases", "fuzzing,stateful", "--max-examples", 12),
+        ("--phases", "coverage"),
+        ("--phases", "fuzzing,stateful", "--max-examples", 25),
     ],
     ids=["coverage", "fuzzing and stateful"],
 )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.conformance.samples import notes
-from tests.e2e.test_wheel import Installed, installed, once, run
+from tests.e2e.test_wheel import Installed, installed, new_environment, once
 from tests.page.harness.served import PROGRAM, Served
 from tests.page.harness.visit import Browse
 from turnledger.ledger import ANY, NEW, Ledger, RunStarted, new_run_id
@@ -24,9 +23,7 @@ def python_with_http(installed: Installed, tmp_path_factory: pytest.TempPathFact
     """The Python of an environment that has the wheel with the extra."""
 
     def install(folder: Path) -> None:
-        run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-        wheel = f"{installed.wheel}[http]"
-        run(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+        new_environment(folder / "venv", f"{installed.wheel}[http]")
 
     return once(tmp_path_factory, "wheel-and-http", install) / "venv/bin/python"
 
