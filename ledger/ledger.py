@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, repeat
 from threading import Event as Flag
 from typing import Any, Literal, Self, TypeAlias
@@ -312,8 +313,7 @@ class Ledger:
             raise
 
     def _append(self, request: AppendRequest) -> Appended:
-        clock = self._clock
-        outcome = self._store.write(lambda tx: append(tx, request, clock))
+        outcome = self._store.write(partial(append, request=request, clock=self._clock))
         return Appended(outcome, request.entries, self._codec)
 
     def fork(

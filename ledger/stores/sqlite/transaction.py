@@ -88,71 +88,68 @@ class Executor:
 
 
 class SQLiteTransaction(Transaction):
-    """A transaction on the writer's connection, under the lock between processes."""
+    """A transaction on the writer's connection, under the lock between processes.
+
+    There is one object for a connection, and `begin` makes it another transaction: making it and
+    its parts for every commit costs as much as a statement.
+    """
 
     __slots__ = (
-        "_bytes_written",
         "_changes",
         "_db",
         "_execute",
         "_executor",
         "_files",
         "_found_recorded",
+        "_held",
         "_moves",
         "_one",
-        "_unwritten",
-        "_without_position",
         "begun",
+        "bytes_written",
     )
     derived: SQLiteDerivedWriter
 
     def __init__(
-        self,
-        db: sqlite3.Connection,
-        heads: dict[str, RunRow],
-        folder: Path,
-        files: OpenFiles,
-        *,
-        careful: bool,
+        self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, files: OpenFiles
     ) -> None:
-        super().__init__(heads, careful=careful)
+        super().__init__(heads, careful=False)
         self._db = db
+        self._execute = db.execute
         self._files = files
         self._changes = 0
-        self._executor = executor = Executor(db)
-        self._one = executor.one
+        self._executor = Executor(db)
+        self._one = self._executor.one
         self.derived = SQLiteDerivedWriter(db)
-        self.leases = SQLiteLeases(executor.one, executor.every, folder)
-        self._bytes_written = 0
+        self.leases = SQLiteLeases(self._executor.one, self._executor.every, folder)
+        # About how much it adds to the WAL, beside derived data and a few pages for each commit.
+        self.bytes_written = 0
         # Whether SQLite's own lock was ours: then what is at the end of the WAL is ours, too.
         self.begun = False
-        self._execute = db.execute
         # Held back: by run, the version that it was at and its row with the appends; the rows of
-        # all appends; and for each append how many rows it has and the list for their positions.
+        # each append, with the list for their positions.
         self._moves: dict[str, tuple[int, RunRow]] = {}
-        self._unwritten: list[NewColumns] = []
-        self._without_position: list[tuple[int, list[int]]] = []
+        self._held: list[tuple[Sequence[NewColumns], list[int]]] = []
         # Whether events were found that an earlier transaction recorded: see CONFIRM.
         self._found_recorded = False
 
-    @property
-    def bytes_written(self) -> int:
-        """About how much it adds to the WAL, beside a few pages for each commit."""
-        return self._bytes_written + self.derived.bytes_written
+    def begin(self) -> None:
+        derived, executor = self.derived, self._executor
+        self._wrote = derived.wrote = self.leases.wrote = self._found_recorded = False
+        executor.failed = derived.failed = self.begun = False
+        self.bytes_written = derived.bytes_written = 0
+        self.staged, self._moves, self._held = {}, {}, []
+        try:
+            self._execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise executor.failure(error, "beginning a transaction") from error
+        self.begun = True
+        self._changes = self._db.total_changes
+        self._files.before_commit()
 
     @property
     def failed(self) -> bool:
         """Whether a statement failed. The disk may be full: a checkpoint can make room."""
         return self._executor.failed or self.derived.failed
-
-    def begin(self) -> None:
-        try:
-            self._execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise self._executor.failure(error, "beginning a transaction") from error
-        self.begun = True
-        self._changes = self._db.total_changes
-        self._files.before_commit()
 
     def commit(self) -> None:
         try:
@@ -184,7 +181,7 @@ class SQLiteTransaction(Transaction):
             )
         self._one("ROLLBACK TO job")
 
-    def _advance(
+    def advance(
         self,
         before: RunRow | None,
         after: RunRow,
@@ -206,27 +203,34 @@ class SQLiteTransaction(Transaction):
             elif not self._move_run(before, after):
                 return None
             self._wrote = True
-            for name, content in blobs.items():
-                self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
-                self._bytes_written += len(content)
+            if blobs:
+                self._write_blobs(blobs)
         except sqlite3.Error as error:
             raise self._executor.failure(error, "appending") from error
         positions: list[int] = []
-        self._unwritten.extend(rows)
-        self._without_position.append((len(rows), positions))
+        self._held.append((rows, positions))
         if self.careful:
             self.flush()
+        self.staged[after.run_id] = after
         return positions
+
+    def _write_blobs(self, blobs: Mapping[str, bytes]) -> None:
+        for name, content in blobs.items():
+            self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
+            self.bytes_written += len(content)
 
     def flush(self) -> None:
         """Insert the rows of all appends so far, many in a statement, and place them."""
-        rows = self._unwritten
+        held = self._held
         try:
             if self._moves:
                 self._move_runs()
-            if not rows:
+            if not held:
                 return
-            last = self._insert(rows)
+            first, positions = held[0]
+            rows = first if len(held) == 1 else [row for rows, _ in held for row in rows]
+            count = len(rows)
+            last = self._insert(rows, count)
         except sqlite3.IntegrityError as error:
             # SQLite has no code that tells which index it was.
             if "events.event_id" in str(error):
@@ -234,40 +238,45 @@ class SQLiteTransaction(Transaction):
             raise self._executor.failure(error, "appending") from error
         except sqlite3.Error as error:
             raise self._executor.failure(error, "appending") from error
+        self._held = []
         # Under the lock no other writer takes a position in between: they are consecutive.
-        place = last - len(rows) + 1
-        for count, positions in self._without_position:
-            positions.extend(range(place, place + count))
-            place += count
-        self._unwritten, self._without_position = [], []
+        place = last - count + 1
+        if rows is first:
+            positions.extend(range(place, last + 1))
+            return
+        for rows, positions in held:
+            end = place + len(rows)
+            positions.extend(range(place, end))
+            place = end
 
     def _move_runs(self) -> None:
-        moves = [
-            (after.version, after.digest, after.recorded_at, after.run_id, seen)
-            for seen, after in self._moves.values()
-        ]
+        moves: list[tuple[int, bytes, int, str, int]] = []
+        for seen, after in self._moves.values():
+            moves += ((after.version, after.digest, after.recorded_at, after.run_id, seen),)
         self._moves = {}
-        moved = done = 0
-        while len(moves) - done >= ROWS_AT_ONCE:
+        moved, count, done = 0, len(moves), 0
+        while count - done >= ROWS_AT_ONCE:
             chunk = moves[done : done + ROWS_AT_ONCE]
             moved += self._execute(MOVE_MANY, tuple(chain.from_iterable(chunk))).rowcount
             done += ROWS_AT_ONCE
         for move in moves[done:]:
             moved += self._execute(MOVE_ONE, move).rowcount
         # Another process has moved one of the runs: the heads that were remembered are old.
-        if moved != len(moves):
+        if moved != count:
             raise RedoError
 
-    def _insert(self, rows: Sequence[NewColumns]) -> int:
+    def _insert(self, rows: Sequence[NewColumns], count: int) -> int:
         last: int | None = None
-        done = 0
-        while len(rows) - done >= ROWS_AT_ONCE:
+        done, size = 0, 0
+        while count - done >= ROWS_AT_ONCE:
             chunk = rows[done : done + ROWS_AT_ONCE]
             last = self._execute(INSERT_MANY, tuple(chain.from_iterable(chunk))).lastrowid
             done += ROWS_AT_ONCE
         for row in rows[done:]:
             last = self._execute(INSERT_ONE, row).lastrowid
-        self._bytes_written += sum(len(data) for _, _, _, _, _, _, data in rows)
+        for _, _, _, _, _, _, data in rows:
+            size += len(data)
+        self.bytes_written += size
         assert last is not None
         return last
 
