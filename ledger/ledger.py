@@ -309,7 +309,7 @@ class Ledger:
         try:
             return self._append(request)
         except StoreUnavailableError as error:
-            error.drafts = _drafts(request)
+            error.drafts = drafts_of(request)
             raise
 
     def _append(self, request: AppendRequest) -> Appended:
@@ -650,7 +650,7 @@ class Ledger:
         try:
             return self._claim(request.run_id, worker, ttl, key, request)
         except StoreUnavailableError as error:
-            error.drafts = _drafts(request)
+            error.drafts = drafts_of(request)
             raise
 
     def resume_claim(
@@ -947,7 +947,7 @@ def _what_is_asked(started: RunStarted) -> tuple[Any, ...]:
     return started.agent, started.kind, started.tags, msgspec.json.encode(started.request)
 
 
-def _drafts(request: AppendRequest) -> tuple[Draft, ...]:
+def drafts_of(request: AppendRequest) -> tuple[Draft, ...]:
     """The events with their ids, to be appended again."""
     return tuple(Draft(entry.event, UUID(entry.event_id)) for entry in request.entries)
 
