@@ -6,11 +6,11 @@ Everything that can be refused without looking at the run is refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 from turnledger.ledger.arguments import INT64
@@ -187,15 +187,16 @@ def prepare(item: Appendable, codec: Codec, clock: Clock, exact: Collection[str]
 def _entries(given: Appendable | Iterable[Appendable], codec: Codec, clock: Clock) -> list[Entry]:
     limits, ids_given = codec.limits, False
     if type(given) in _TYPES:  # one event, as most appends have it
-        entries = [Entry(clock.new_id(), *codec.encode_checked(cast(Event, given)))]
+        event: Any = given
+        entries = [Entry(clock.new_id(), *codec.encode_checked(event))]
     else:
         batch = _batch(given, limits)
         if not batch:
             raise InvalidEventError("Nothing to append: expected at least one event.")
         limits.check("Events in one append", len(batch), "max_batch_events")
         if _TYPES.issuperset(map(type, batch)):
-            made = codec.encode_all(cast(Sequence[Event], batch))
-            entries = [Entry(clock.new_id(), *encoded) for encoded in made]
+            events: list[Any] = batch
+            entries = [Entry(clock.new_id(), *made) for made in codec.encode_all(events)]
         else:
             entries = [prepare(item, codec, clock) for item in batch]
             ids_given = True

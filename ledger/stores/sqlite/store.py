@@ -271,7 +271,7 @@ class SQLiteStore(SQLStore):
             return
         db, tx = self._writer, self._tx if self._has_begun else None
         try:
-            failed = tx is not None and tx.failed
+            failed = tx is not None and (tx.executor.failed or tx.derived.failed)
             # Before the lock is free: the next writer would append behind what a failed commit
             # left at the end of the WAL.
             if tx is not None and failed and tx.begun:
