@@ -4,10 +4,10 @@ A lone writer runs its own work on its own thread, without a queue. When several
 once, the first (the leader) takes all the work that has queued up into one transaction, and the
 first that still waits leads the next group. A caller may bring many jobs: it then waits once.
 
-Waking: a thread whose work was done wakes the next one, so that one or two at a time want the
+Waking: a thread whose work was done wakes the next one, so that few at a time want the
 interpreter's lock (GIL). Woken all at once by the leader, they would all wait for that lock, and
-each of them would give up and ask for it again every 5 ms: measured with 128 threads, a quarter to
-a third of all processor time.
+each of them would ask for it again every 5 ms, which costs most where other programs want the
+processor as well.
 
 Interrupts: Ctrl-C raises KeyboardInterrupt in the main thread, anywhere, but only where CPython
 looks for signals: at the beginning of a Python function, after a call, and at the end of a turn of

@@ -111,9 +111,11 @@ def test_a_large_batch_is_looked_at_in_parts() -> None:
 
 def test_an_error_in_a_batch_does_not_show_a_secret() -> None:
     """What is refused is named without it, and without a cause that would show it."""
-    bad = CustomEvent(kind="a.b", data={SECRET: {1}})
+    telling = type(SECRET, (), {})
+    bad = CustomEvent(kind="a.b", data=telling())
     with pytest.raises(InvalidEventError) as caught:
         Codec(redactor=STANDARD).encode_all([note(), bad])
+    assert "[redacted: " in str(caught.value)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
