@@ -353,6 +353,16 @@ class AsyncLedger:
         blobs: Iterable[bytes] = (),
         known: Known = "refuse",
     ) -> Appended:
+        """Append events to a run; appends of tasks at the same time share a thread and a flush.
+
+        Args:
+            run_id: The run.
+            events: As for `Ledger.append`, and so are the others.
+            expected_version: The version that the run must have, NEW or ANY.
+            epoch: The epoch of the worker's claim, if the run is claimed.
+            blobs: Bytes that the events name by `blob_name`.
+            known: What becomes of events whose ids are recorded already.
+        """
         ledger = self.ledger
         if not _appends_to_store(ledger):
             given = partial(ledger.append, run_id, events, expected_version, epoch)
