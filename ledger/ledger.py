@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, repeat
 from threading import Event as Flag
 from typing import Any, Literal, Self, TypeAlias
@@ -308,12 +309,11 @@ class Ledger:
         try:
             return self._append(request)
         except StoreUnavailableError as error:
-            error.drafts = _drafts(request)
+            error.drafts = drafts_of(request)
             raise
 
     def _append(self, request: AppendRequest) -> Appended:
-        clock = self._clock
-        outcome = self._store.write(lambda tx: append(tx, request, clock))
+        outcome = self._store.write(partial(append, request=request, clock=self._clock))
         return Appended(outcome, request.entries, self._codec)
 
     def fork(
@@ -650,7 +650,7 @@ class Ledger:
         try:
             return self._claim(request.run_id, worker, ttl, key, request)
         except StoreUnavailableError as error:
-            error.drafts = _drafts(request)
+            error.drafts = drafts_of(request)
             raise
 
     def resume_claim(
@@ -947,7 +947,7 @@ def _what_is_asked(started: RunStarted) -> tuple[Any, ...]:
     return started.agent, started.kind, started.tags, msgspec.json.encode(started.request)
 
 
-def _drafts(request: AppendRequest) -> tuple[Draft, ...]:
+def drafts_of(request: AppendRequest) -> tuple[Draft, ...]:
     """The events with their ids, to be appended again."""
     return tuple(Draft(entry.event, UUID(entry.event_id)) for entry in request.entries)
 

@@ -57,7 +57,8 @@ def linker(run_id: str, recorded_at: int) -> Callable[[bytes, int, str, str, byt
     `link`, from text instead of bytes, and faster: this is the path of every append.
     """
     run = _prefixed(run_id)
-    moment = with_length(b"%d" % recorded_at)
+    when = b"%d" % recorded_at
+    moment = b"%d:%b," % (len(when), when)
 
     def link_next(previous: bytes, version: int, event_id: str, tag: str, data: bytes) -> bytes:
         number = b"%d" % version

@@ -165,12 +165,22 @@ def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> Turnl
             return RunClaimedError(run_id, worker=lease.worker, epoch=epoch)
     if request.expected not in (ANY_VERSION, version):
         return ConcurrentAppendError(run_id, expected=request.expected, found=version)
+    if row is not None and row.kind == PROMPT:
+        return _wrong_for_prompt(request, row)
+    for entry in request.entries:
+        if entry.tag in INDEXED_TAGS:  # most are not, and may stand anywhere
+            return _wrong_place(request, row)
+    return None
+
+
+def _wrong_place(request: AppendRequest, row: RunRow | None) -> TurnledgerError | None:
+    """The error of events that may not be here: of prompts in a run, or a second RunStarted."""
     tags = [entry.tag for entry in request.entries]
-    if not PROMPT_TAGS.isdisjoint(tags) or (row is not None and row.kind == PROMPT):
+    if not PROMPT_TAGS.isdisjoint(tags):
         return _wrong_for_prompt(request, row)
     if _STARTED in (tags if row is not None else tags[1:]):
         return InvalidEventError(
-            f"RunStarted can only be the first event of a run, and run {run_id} "
+            f"RunStarted can only be the first event of a run, and run {request.run_id} "
             f"{'exists already' if row is not None else 'would have it later'}."
         )
     return None
@@ -255,7 +265,7 @@ def _write(
             "Nothing was written."
         )
     # Strictly later than the commit before: equal times mean "the same commit".
-    recorded_at = max(now, start.recorded_at + 1)
+    recorded_at = now if now > start.recorded_at else start.recorded_at + 1
     run_id = request.run_id
     if recorded_at > LAST_MOMENT:
         raise AppendRefusedError(

@@ -6,11 +6,11 @@ Everything that can be refused without looking at the run is refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 from turnledger.ledger.arguments import INT64
@@ -24,6 +24,7 @@ from turnledger.ledger.errors import (
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits, check_indexed
 from turnledger.ledger.events.types import (
+    EVENT_TYPES,
     PROMPT_TAGS,
     BaseEvent,
     EvaluationStarted,
@@ -56,12 +57,26 @@ ANY = Expected.ANY
 """Expected version of a run that may be at any."""
 
 _ONE = (BaseEvent, Draft, Entry)
-_NAMED = (Draft, Entry)
+_TYPES = frozenset(EVENT_TYPES.values())
 _ID = (UUID, str)
 _PART = re.compile(r"[0-9a-f]{1,32}")
 _VERSIONS = range(INT64.stop)
 _CLAIMED = RunClaimed.tag
-_FOUND_BY = PROMPT_TAGS | {RunStarted.tag, EvaluationStarted.tag}
+# Tags of events that need a look before they are appended: most need none.
+_CHECKED_TAGS = PROMPT_TAGS | {_CLAIMED, RunStarted.tag, EvaluationStarted.tag}
+
+
+class _Texts(dict[int, str]):
+    """UUIDs as text, by their number: hashing a UUID itself would run Python."""
+
+    def __missing__(self, number: int) -> str:
+        if len(self) >= 8192:
+            self.clear()
+        text = self[number] = str(UUID(int=number))
+        return text
+
+
+_texts = _Texts()
 
 
 @lru_cache(maxsize=8192)
@@ -74,6 +89,8 @@ def _canonical(value: RunId, what: str) -> str:
 
 def canonical_id(value: RunId, what: str = "run id") -> str:
     """The spelling of an id that is stored: lower case, with dashes."""
+    if type(value) is UUID:
+        return _texts[value.int]
     if isinstance(value, _ID):
         return _canonical(value, what)
     raise InvalidRunIdError(f"Invalid {what} {short_repr(value)}: expected a UUID.")
@@ -120,12 +137,11 @@ def build_request(
     """
     if known not in ("refuse", "skip"):
         raise InvalidInputError(f'Invalid known={short_repr(known)}: expected "refuse" or "skip".')
-    batch = [events] if isinstance(events, _ONE) else _batch(events, codec.limits)
     return AppendRequest(
-        canonical_id(run_id),
-        _entries(batch, codec, clock),
-        _version(expected),
-        _epoch(epoch),
+        _texts[run_id.int] if type(run_id) is UUID else canonical_id(run_id),
+        _entries(events, codec, clock),
+        ANY_VERSION if expected is ANY else _version(expected),
+        epoch if epoch is None else _epoch(epoch),
         _named(_each(blobs, "blobs"), codec.limits) if blobs != () else {},
         known == "skip",
     )
@@ -140,8 +156,10 @@ def _each(things: Iterable[T], name: str) -> Iterator[T]:
         ) from None
 
 
-def _batch(events: Iterable[Appendable], limits: Limits) -> list[Appendable]:
+def _batch(events: Appendable | Iterable[Appendable], limits: Limits) -> list[Appendable]:
     """The events; of an iterator not many more than are allowed, since it may have no end."""
+    if isinstance(events, _ONE):
+        return [events]
     if isinstance(events, list | tuple):
         return list(events)
     return list(islice(_each(events, "events"), limits.max_batch_events + 1))
@@ -166,27 +184,38 @@ def prepare(item: Appendable, codec: Codec, clock: Clock, exact: Collection[str]
     return Entry(clock.new_id(), *codec.encode_checked(item, exact))
 
 
-def _entries(batch: Sequence[Appendable], codec: Codec, clock: Clock) -> list[Entry]:
-    limits = codec.limits
-    if not batch:
-        raise InvalidEventError("Nothing to append: expected at least one event.")
-    limits.check("Events in one append", len(batch), "max_batch_events")
-    entries = []
+def _entries(given: Appendable | Iterable[Appendable], codec: Codec, clock: Clock) -> list[Entry]:
+    limits, ids_given = codec.limits, False
+    if type(given) in _TYPES:  # one event, as most appends have it
+        event: Any = given
+        entries = [Entry(clock.new_id(), *codec.encode_checked(event))]
+    else:
+        batch = _batch(given, limits)
+        if not batch:
+            raise InvalidEventError("Nothing to append: expected at least one event.")
+        limits.check("Events in one append", len(batch), "max_batch_events")
+        if _TYPES.issuperset(map(type, batch)):
+            events: list[Any] = batch
+            entries = [Entry(clock.new_id(), *made) for made in codec.encode_all(events)]
+        else:
+            entries = [prepare(item, codec, clock) for item in batch]
+            ids_given = True
     total = 0
-    ids_given = False
-    for item in batch:
-        ids_given = ids_given or isinstance(item, _NAMED)
-        entry = prepare(item, codec, clock)
-        if entry.tag == _CLAIMED:
-            raise InvalidEventError("RunClaimed is appended by claim(), which grants the epoch.")
-        if entry.tag in _FOUND_BY:
-            check_indexed(entry.event)
+    for entry in entries:
         total += len(entry.data)
-        entries.append(entry)
-    limits.check("One append, in bytes", total, "max_batch_bytes")
+        if entry.tag in _CHECKED_TAGS:
+            _check_tag(entry)
+    if total > limits.max_batch_bytes:
+        limits.check("One append, in bytes", total, "max_batch_bytes")
     if ids_given:
         _refuse_twice([entry.event_id for entry in entries])
     return entries
+
+
+def _check_tag(entry: Entry) -> None:
+    if entry.tag == _CLAIMED:
+        raise InvalidEventError("RunClaimed is appended by claim(), which grants the epoch.")
+    check_indexed(entry.event)
 
 
 def _refuse_twice(event_ids: list[str]) -> None:
@@ -208,8 +237,6 @@ def _named(blobs: Iterable[bytes], limits: Limits) -> Mapping[str, bytes]:
 
 
 def _version(value: int | Expected) -> int:
-    if value is ANY:
-        return ANY_VERSION
     if value is NEW:
         return 0
     if isinstance(value, int) and not isinstance(value, bool) and value in _VERSIONS:
@@ -219,8 +246,8 @@ def _version(value: int | Expected) -> int:
     )
 
 
-def _epoch(value: int | None) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value in INT64):
+def _epoch(value: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value in INT64:
         return value
     raise InvalidInputError(
         f"Invalid epoch {short_repr(value)}: expected the number that claim() granted."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeAlias, get_type_hints
 
 import msgspec
 
@@ -38,6 +38,11 @@ from turnledger.ledger.redaction.events import (
 from turnledger.ledger.redaction.redactor import Redactor
 
 _MOST_SHOWN = 10_000
+# Bytes of events that are looked at for secrets at once: a batch with a text that may be a secret
+# is searched event by event, and a large one only in its part.
+_LOOK_BYTES = 64 * 1024
+# An event's tag and JSON text, the event as it will be read, and what of it was redacted.
+Encoded: TypeAlias = tuple[str, bytes, Event, tuple[RedactedPart, ...]]
 # Integers beyond 64 bits have 19 digits at least.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 # The same without a regular expression, for long texts: every digit is made a 0.
@@ -49,7 +54,8 @@ _EXACT: dict[type, Callable[[Any], Any]] = {
     float: float.__float__,
 }
 _MARKER = re.compile(r"\[redacted: [^]]*\]")
-_NO_INTEGER = frozenset({type(None), str, bool, float})
+# Values that hold no integer, and nest nothing.
+_LEAVES = frozenset({type(None), str, bool, float})
 
 
 @cache
@@ -95,15 +101,7 @@ def _refuse_redacted(given: Event, made: Event, exact: Collection[str]) -> None:
         raise RedactedStateError([path[:200] for path, *_ in parts], marker=marker)
 
 
-def _may_hold_long_integer(holder: msgspec.Struct, names: tuple[str, ...], data: bytes) -> bool:
-    """Whether the free fields may have an integer beyond 64 bits; large texts are not searched."""
-    return (
-        any(type(getattr(holder, name)) not in _NO_INTEGER for name in names)
-        and _LONG_INTEGER.search(data) is not None
-    )
-
-
-@check_methods(skip=("are_stored_so", "encode", "encode_checked", "decode"))
+@check_methods(skip=("are_stored_so", "encode", "encode_all", "encode_checked", "decode"))
 class Codec:
     """Encodes and decodes events, within limits.
 
@@ -165,10 +163,39 @@ class Codec:
             return False
         return self.redactor is None or not may_hold_secrets(events, self.redactor)
 
-    def encode_checked(
-        self, event: Event, exact: Collection[str] = ()
-    ) -> tuple[str, bytes, Event, tuple[RedactedPart, ...]]:
-        """The same, the event as it will be read, and what of it was redacted.
+    def encode_all(self, events: Sequence[Event]) -> list[Encoded]:
+        """What `encode_checked` gives for each event, with one look for secrets at many."""
+        if self.redactor is None or len(events) == 1:
+            return [self.encode_checked(event) for event in events]
+        made: list[Encoded] = []
+        seen = size = 0
+        try:
+            for event in events:
+                tag, data, decoded = self._encode_checked(event)
+                made.append((tag, data, decoded, ()))
+                size += len(data)
+                if size >= _LOOK_BYTES:
+                    self._redact(made, seen, self.redactor)
+                    seen, size = len(made), 0
+            self._redact(made, seen, self.redactor)
+        except InvalidInputError as error:
+            if self._hide_secrets(error):
+                raise error from None
+            raise
+        return made
+
+    def _redact(self, made: list[Encoded], first: int, redactor: Redactor) -> None:
+        """Replace the encoded events from `first` on that hold secrets."""
+        if may_hold_secrets([event for _, _, event, _ in made[first:]], redactor):
+            for place in range(first, len(made)):
+                _, _, event, _ = made[place]
+                without = redacted(event, redactor)
+                if without is not event:
+                    parts = redacted_parts(event, without)
+                    made[place] = (*self._encode_checked(without), parts)
+
+    def encode_checked(self, event: Event, exact: Collection[str] = ()) -> Encoded:
+        """An event encoded and checked, without secrets.
 
         RedactedStateError if the redactor would change a field that `exact` names.
         """
@@ -185,12 +212,18 @@ class Codec:
                 _refuse_redacted(decoded, without, exact)
             return *self._encode_checked(without), redacted_parts(decoded, without)
         except InvalidInputError as error:
-            said = self.redactor.text(str(error))
-            if said == str(error):
-                raise
+            if self._hide_secrets(error):
+                # Without its cause, whose text could show the secret in a traceback.
+                raise error from None
+            raise
+
+    def _hide_secrets(self, error: InvalidInputError) -> bool:
+        """Redact what an error says of the event that was refused; whether it held a secret."""
+        before = str(error)
+        said = before if self.redactor is None else self.redactor.text(before)
+        if said != before:
             error.args = (said, *error.args[1:])
-            # Without its cause, whose text could show the secret in a traceback.
-            raise error from None
+        return said != before
 
     def _encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
         kind = type(event)
@@ -206,11 +239,18 @@ class Codec:
             decoded = decode(data)
             changed = decoded != event
             if free:
-                holder = event.message if isinstance(event, MessageAppended) else event
-                if (
-                    changed
-                    or data.count(b"[") + data.count(b"{") > self._shallow
-                    or _may_hold_long_integer(holder, free, data)
+                # By `kind`: a function less for every event.
+                holder = event.message if kind is MessageAppended else event  # type: ignore[union-attr]
+                nests = False
+                for name in free:
+                    nests = nests or type(getattr(holder, name)) not in _LEAVES
+                # Integers beyond 64 bits are not looked for in large texts.
+                if changed or (
+                    nests
+                    and (
+                        data.count(b"[") + data.count(b"{") > self._shallow
+                        or _LONG_INTEGER.search(data) is not None
+                    )
                 ):
                     self._check_free_fields(holder, free)
             if changed:

@@ -167,33 +167,11 @@ class Transaction(ABC):
 
     def head(self, run_id: str) -> tuple[RunRow | None, bool]:
         """A run's row in the index, and whether that was read just now rather than remembered."""
-        row = self.staged.get(run_id) or self._heads.get(run_id)
+        row = self.staged.get(run_id) if self.staged else None
+        row = row or self._heads.get(run_id)
         if row is not None:
             return row, False
         return self.run(run_id), True
-
-    def advance(
-        self,
-        before: RunRow | None,
-        after: RunRow,
-        rows: Sequence[NewColumns],
-        blobs: Mapping[str, bytes],
-    ) -> list[int] | None:
-        """Write rows and the run's new row in the index, if that still is `before`.
-
-        Args:
-            before: The run as the decision saw it; None if it is new.
-            after: The run with these rows.
-            rows: What to write, in order.
-            blobs: Content that the rows name.
-
-        Returns:
-            The rows' positions, or None if the run has moved on.
-        """
-        positions = self._advance(before, after, rows, blobs)
-        if positions is not None:
-            self.staged[after.run_id] = after
-        return positions
 
     def flush(self) -> None:  # noqa: B027
         """Write what was held back until now; RedoError may turn up only here."""
@@ -207,13 +185,27 @@ class Transaction(ABC):
     # --- what a store implements ---
 
     @abstractmethod
-    def _advance(
+    def advance(
         self,
         before: RunRow | None,
         after: RunRow,
         rows: Sequence[NewColumns],
         blobs: Mapping[str, bytes],
-    ) -> list[int] | None: ...
+    ) -> list[int] | None:
+        """Write rows and the run's new row in the index, if that still is `before`.
+
+        What goes through is noted in `staged`.
+
+        Args:
+            before: The run as the decision saw it; None if it is new.
+            after: The run with these rows.
+            rows: What to write, in order.
+            blobs: Content that the rows name.
+
+        Returns:
+            The rows' positions, which may come only with the commit, or None if the run has
+            moved on.
+        """
 
     @abstractmethod
     def begin(self) -> None: ...

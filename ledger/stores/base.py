@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
@@ -107,6 +107,12 @@ class Store(ABC):
             raise LedgerClosedError(self._closed)
         result: T = self._group.run(work)
         return result
+
+    def write_all(self, jobs: Sequence[Job[Transaction]]) -> None:
+        """Run jobs as `write` does, in one transaction; the outcome of each is in the job."""
+        if self._closed:
+            raise LedgerClosedError(self._closed)
+        self._group.run_all(jobs)
 
     def _commit_alone(self, work: Callable[[Transaction], Any]) -> Any:
         """Commit one job: the short way, while no other thread writes.

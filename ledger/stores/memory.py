@@ -227,7 +227,7 @@ class MemoryTransaction(Transaction):
         wrote, self._seen = len(self._undo) > self._seen, len(self._undo)
         return wrote
 
-    def _advance(
+    def advance(
         self,
         before: RunRow | None,
         after: RunRow,
@@ -245,7 +245,9 @@ class MemoryTransaction(Transaction):
             for name, content in blobs.items():
                 if name not in tables.blobs:
                     _set(self._undo, tables.blobs, name, content)
-            return [self._insert(row) for row in rows]
+            positions = [self._insert(row) for row in rows]
+        self.staged[after.run_id] = after
+        return positions
 
     def _insert(self, columns: NewColumns) -> int:
         tables, position = self._tables, len(self._tables.rows) + 1

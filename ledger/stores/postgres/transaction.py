@@ -317,7 +317,7 @@ class PostgresTransaction(Transaction):
 
     # --- appending ---
 
-    def _advance(
+    def advance(
         self,
         before: RunRow | None,
         after: RunRow,
@@ -337,6 +337,7 @@ class PostgresTransaction(Transaction):
             self._held_rows += len(rows)
             self._blobs.update(blobs)
         self._wrote = True
+        self.staged[after.run_id] = after
         return positions
 
     def _make_room(self, characters: int) -> None:

@@ -94,7 +94,9 @@ class SQLiteStore(SQLStore):
         super().__init__()
         # The one connection that writes; kept from commit to commit.
         self._writer: sqlite3.Connection | None = None
+        # Its transactions, and whether there was one in this group.
         self._tx: SQLiteTransaction | None = None
+        self._has_begun = False
         # Whether this process holds the lock, or may hold it: it has begun to ask for it.
         self._may_hold_lock = False
         self._liveness: LivenessFile | None = None
@@ -240,7 +242,7 @@ class SQLiteStore(SQLStore):
         if self._files.lost:
             raise StoreUnavailableError(self._files.lost)
         self._take_lock()
-        if self._writer is None:
+        if self._tx is None:
             self._connect()
 
     def _take_lock(self) -> None:
@@ -256,36 +258,38 @@ class SQLiteStore(SQLStore):
         except sqlite3.Error as error:
             raise unavailable(error, "opening the database") from error
         self._files.connected()
+        self._tx = SQLiteTransaction(self._writer, self._heads, self._folder, self._files)
 
     def _transaction(self, *, careful: bool) -> Transaction:
-        assert self._writer is not None
-        self._tx = SQLiteTransaction(
-            self._writer, self._heads, self._folder, self._files, careful=careful
-        )
-        return self._tx
+        tx = self._tx
+        assert tx is not None
+        self._has_begun, tx.begun, tx.careful = True, False, careful
+        return tx
 
     def _end_group(self) -> None:
         if not self._may_hold_lock:
             return
-        db, tx, self._tx = self._writer, self._tx, None
+        db, tx = self._writer, self._tx if self._has_begun else None
         try:
+            failed = tx is not None and (tx.executor.failed or tx.derived.failed)
             # Before the lock is free: the next writer would append behind what a failed commit
             # left at the end of the WAL.
-            if tx is not None and tx.failed and tx.begun:
+            if tx is not None and failed and tx.begun:
                 self._undo_in_wal()
             if db is not None and db.in_transaction:
                 # Nothing of a broken connection is kept for the next writer.
-                self._writer = None
+                self._writer = self._tx = None
                 db.close()
             elif db is not None and tx is not None:
-                self._pages_in_wal += PAGES_PER_COMMIT + tx.bytes_written // PAGE_BYTES
+                written = tx.bytes_written + tx.derived.bytes_written
+                self._pages_in_wal += PAGES_PER_COMMIT + written // PAGE_BYTES
                 # After a failure, too: a WAL that was moved is written from its beginning again,
                 # which makes room on a full disk.
-                if tx.failed or self._pages_in_wal >= CHECKPOINT_PAGES:
+                if failed or self._pages_in_wal >= CHECKPOINT_PAGES:
                     self._checkpoint(db)
         finally:
             self._lock.release()
-            self._may_hold_lock = False
+            self._may_hold_lock = self._has_begun = False
         if self._appended.waiting:
             self._appended.wake_all()
 
@@ -443,7 +447,7 @@ class SQLiteStore(SQLStore):
             # Closing the last connection is a checkpoint: under the lock, like any commit. If
             # another process is writing just now, this connection is not the last one.
             locked = self._lock.acquire_at_once()
-            writer, self._writer = self._writer, None
+            writer, self._writer, self._tx = self._writer, None, None
             if writer is not None and locked:
                 self._checkpoint(writer)
             self.pool.close_idle()

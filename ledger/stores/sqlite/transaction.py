@@ -33,14 +33,17 @@ from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
 from turnledger.ledger.stores.sqlite.leases import SQLiteLeases
 from turnledger.ledger.stores.sqlite.wal import OpenFiles
 
-ROWS_AT_ONCE = 20
+# Rows of one statement. A number in between takes several, of few lengths in all, so that SQLite
+# keeps them prepared; and the longest has fewer values than any SQLite allows.
+ROWS_AT_ONCE = (64, 32, 16, 8, 4, 2)
 _INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "
 MOVE_ONE = "UPDATE runs SET version=?, digest=?, recorded_at=? WHERE run_id=? AND version=?"
-MOVE_MANY = (
-    "UPDATE runs SET version=v.column1, digest=v.column2, recorded_at=v.column3 "
-    f"FROM (VALUES {','.join(['(?,?,?,?,?)'] * ROWS_AT_ONCE)}) AS v "
+MOVE_MANY = {
+    count: "UPDATE runs SET version=v.column1, digest=v.column2, recorded_at=v.column3 "
+    f"FROM (VALUES {','.join(['(?,?,?,?,?)'] * count)}) AS v "
     "WHERE runs.run_id=v.column4 AND runs.version=v.column5"
-)
+    for count in ROWS_AT_ONCE
+}
 # Written when an append is answered by what an earlier transaction recorded. That one may have
 # been killed before its flush, or its flush failed: it can be read and may not be on disk. This
 # change means nothing, but its commit flushes the whole WAL. It alternates, because SQLite does
@@ -48,7 +51,12 @@ MOVE_MANY = (
 CONFIRM = """INSERT INTO meta VALUES ('confirmed', '0')
     ON CONFLICT (key) DO UPDATE SET value = CASE value WHEN '0' THEN '1' ELSE '0' END"""
 INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
-INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
+INSERT_MANY = {count: _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * count) for count in ROWS_AT_ONCE}
+
+
+def _rows_at_once(left: int) -> int:
+    """How many rows the next statement takes when so many are left, two at least."""
+    return next(size for size in ROWS_AT_ONCE if size <= left)
 
 
 class Executor:
@@ -88,68 +96,60 @@ class Executor:
 
 
 class SQLiteTransaction(Transaction):
-    """A transaction on the writer's connection, under the lock between processes."""
+    """A transaction on the writer's connection, under the lock between processes.
+
+    There is one object for a connection, and `begin` makes it another transaction: making it and
+    its parts for every commit costs as much as a statement.
+    """
 
     __slots__ = (
-        "_bytes_written",
         "_changes",
         "_db",
         "_execute",
-        "_executor",
         "_files",
         "_found_recorded",
+        "_held",
         "_moves",
         "_one",
-        "_unwritten",
-        "_without_position",
         "begun",
+        "bytes_written",
+        "executor",
     )
     derived: SQLiteDerivedWriter
 
     def __init__(
-        self,
-        db: sqlite3.Connection,
-        heads: dict[str, RunRow],
-        folder: Path,
-        files: OpenFiles,
-        *,
-        careful: bool,
+        self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, files: OpenFiles
     ) -> None:
-        super().__init__(heads, careful=careful)
+        super().__init__(heads, careful=False)
         self._db = db
+        self._execute = db.execute
         self._files = files
         self._changes = 0
-        self._executor = executor = Executor(db)
-        self._one = executor.one
+        self.executor = Executor(db)
+        self._one = self.executor.one
         self.derived = SQLiteDerivedWriter(db)
-        self.leases = SQLiteLeases(executor.one, executor.every, folder)
-        self._bytes_written = 0
+        self.leases = SQLiteLeases(self.executor.one, self.executor.every, folder)
+        # About how much it adds to the WAL, beside derived data and a few pages for each commit.
+        self.bytes_written = 0
         # Whether SQLite's own lock was ours: then what is at the end of the WAL is ours, too.
         self.begun = False
-        self._execute = db.execute
         # Held back: by run, the version that it was at and its row with the appends; the rows of
-        # all appends; and for each append how many rows it has and the list for their positions.
+        # each append, with the list for their positions.
         self._moves: dict[str, tuple[int, RunRow]] = {}
-        self._unwritten: list[NewColumns] = []
-        self._without_position: list[tuple[int, list[int]]] = []
+        self._held: list[tuple[Sequence[NewColumns], list[int]]] = []
         # Whether events were found that an earlier transaction recorded: see CONFIRM.
         self._found_recorded = False
 
-    @property
-    def bytes_written(self) -> int:
-        """About how much it adds to the WAL, beside a few pages for each commit."""
-        return self._bytes_written + self.derived.bytes_written
-
-    @property
-    def failed(self) -> bool:
-        """Whether a statement failed. The disk may be full: a checkpoint can make room."""
-        return self._executor.failed or self.derived.failed
-
     def begin(self) -> None:
+        derived, executor = self.derived, self.executor
+        self._wrote = derived.wrote = self.leases.wrote = self._found_recorded = False
+        executor.failed = derived.failed = self.begun = False
+        self.bytes_written = derived.bytes_written = 0
+        self.staged, self._moves, self._held = {}, {}, []
         try:
             self._execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise self._executor.failure(error, "beginning a transaction") from error
+            raise executor.failure(error, "beginning a transaction") from error
         self.begun = True
         self._changes = self._db.total_changes
         self._files.before_commit()
@@ -161,7 +161,7 @@ class SQLiteTransaction(Transaction):
             self._execute("COMMIT")
         except sqlite3.Error as error:
             # Not "nothing was written": it may have failed after the WAL had all of it.
-            self._executor.failed = True
+            self.executor.failed = True
             self.rollback()
             raise unknown(error) from error
         self._files.after_commit(wrote=self._db.total_changes != self._changes)
@@ -184,7 +184,7 @@ class SQLiteTransaction(Transaction):
             )
         self._one("ROLLBACK TO job")
 
-    def _advance(
+    def advance(
         self,
         before: RunRow | None,
         after: RunRow,
@@ -201,73 +201,86 @@ class SQLiteTransaction(Transaction):
                 and before.epoch == after.epoch
                 and before.prompt == after.prompt
             ):
-                first = self._moves.get(after.run_id)
+                first = self._moves.get(after.run_id) if self._moves else None
                 self._moves[after.run_id] = (first[0] if first else before.version, after)
             elif not self._move_run(before, after):
                 return None
             self._wrote = True
-            for name, content in blobs.items():
-                self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
-                self._bytes_written += len(content)
+            if blobs:
+                self._write_blobs(blobs)
         except sqlite3.Error as error:
-            raise self._executor.failure(error, "appending") from error
+            raise self.executor.failure(error, "appending") from error
         positions: list[int] = []
-        self._unwritten.extend(rows)
-        self._without_position.append((len(rows), positions))
+        self._held.append((rows, positions))
         if self.careful:
             self.flush()
+        self.staged[after.run_id] = after
         return positions
+
+    def _write_blobs(self, blobs: Mapping[str, bytes]) -> None:
+        for name, content in blobs.items():
+            self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
+            self.bytes_written += len(content)
 
     def flush(self) -> None:
         """Insert the rows of all appends so far, many in a statement, and place them."""
-        rows = self._unwritten
+        held = self._held
         try:
             if self._moves:
                 self._move_runs()
-            if not rows:
+            if not held:
                 return
-            last = self._insert(rows)
+            first, positions = held[0]
+            rows = first if len(held) == 1 else [row for rows, _ in held for row in rows]
+            count = len(rows)
+            last = self._insert(rows, count)
         except sqlite3.IntegrityError as error:
             # SQLite has no code that tells which index it was.
             if "events.event_id" in str(error):
                 raise EventIdTakenError from error
-            raise self._executor.failure(error, "appending") from error
+            raise self.executor.failure(error, "appending") from error
         except sqlite3.Error as error:
-            raise self._executor.failure(error, "appending") from error
+            raise self.executor.failure(error, "appending") from error
+        self._held = []
         # Under the lock no other writer takes a position in between: they are consecutive.
-        place = last - len(rows) + 1
-        for count, positions in self._without_position:
-            positions.extend(range(place, place + count))
-            place += count
-        self._unwritten, self._without_position = [], []
+        place = last - count + 1
+        if rows is first:
+            positions.extend(range(place, last + 1))
+            return
+        for rows, positions in held:
+            end = place + len(rows)
+            positions.extend(range(place, end))
+            place = end
 
     def _move_runs(self) -> None:
-        moves = [
-            (after.version, after.digest, after.recorded_at, after.run_id, seen)
-            for seen, after in self._moves.values()
-        ]
+        moves: list[tuple[int, bytes, int, str, int]] = []
+        for seen, after in self._moves.values():
+            moves += ((after.version, after.digest, after.recorded_at, after.run_id, seen),)
         self._moves = {}
-        moved = done = 0
-        while len(moves) - done >= ROWS_AT_ONCE:
-            chunk = moves[done : done + ROWS_AT_ONCE]
-            moved += self._execute(MOVE_MANY, tuple(chain.from_iterable(chunk))).rowcount
-            done += ROWS_AT_ONCE
-        for move in moves[done:]:
-            moved += self._execute(MOVE_ONE, move).rowcount
+        moved, count, done = 0, len(moves), 0
+        while count - done > 1:
+            size = _rows_at_once(count - done)
+            values = tuple(chain.from_iterable(moves[done : done + size]))
+            moved += self._execute(MOVE_MANY[size], values).rowcount
+            done += size
+        if done < count:
+            moved += self._execute(MOVE_ONE, moves[done]).rowcount
         # Another process has moved one of the runs: the heads that were remembered are old.
-        if moved != len(moves):
+        if moved != count:
             raise RedoError
 
-    def _insert(self, rows: Sequence[NewColumns]) -> int:
+    def _insert(self, rows: Sequence[NewColumns], count: int) -> int:
         last: int | None = None
         done = 0
-        while len(rows) - done >= ROWS_AT_ONCE:
-            chunk = rows[done : done + ROWS_AT_ONCE]
-            last = self._execute(INSERT_MANY, tuple(chain.from_iterable(chunk))).lastrowid
-            done += ROWS_AT_ONCE
-        for row in rows[done:]:
-            last = self._execute(INSERT_ONE, row).lastrowid
-        self._bytes_written += sum(len(data) for _, _, _, _, _, _, data in rows)
+        while count - done > 1:
+            size = _rows_at_once(count - done)
+            values = tuple(chain.from_iterable(rows[done : done + size]))
+            last = self._execute(INSERT_MANY[size], values).lastrowid
+            done += size
+        if done < count:
+            last = self._execute(INSERT_ONE, rows[done]).lastrowid
+        for _, _, _, _, _, _, data in rows:
+            self.bytes_written += len(data)
         assert last is not None
         return last
 
@@ -345,4 +358,4 @@ class SQLiteTransaction(Transaction):
                 self._move_run(None, row)
             return rebuilt
         except sqlite3.Error as error:
-            raise self._executor.failure(error, "rebuilding the run index") from error
+            raise self.executor.failure(error, "rebuilding the run index") from error

@@ -88,6 +88,20 @@ class OpenFiles:
         """
         if not self.is_checked:
             return
+        try:
+            # What is so after nearly every commit, without a further call.
+            file, wal = os.stat(self._path), os.stat(self._wal_path)
+            if (
+                (file.st_dev, file.st_ino) == self._file
+                and (wal.st_dev, wal.st_ino) == self._wal
+                and file.st_size
+                and wal.st_size
+                and not self._cut
+            ):
+                self._wal_size = wal.st_size
+                return
+        except OSError:
+            pass  # which of them it is, and what that means, is found out here:
         found = self._changed_file() or self._changed_wal(wrote=wrote)
         if not found:
             return

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from threading import Event as Flag
-from threading import Thread
+from threading import Thread, active_count
 
 import pytest
 
@@ -17,15 +17,21 @@ from turnledger.ledger import (
     NEW,
     Appended,
     AsyncLedger,
+    ConcurrentAppendError,
     CustomEvent,
     Draft,
+    InvalidEventError,
     InvalidInputError,
+    InvalidRunIdError,
     Ledger,
     LedgerClosedError,
     RunNotFoundError,
     RunStarted,
+    StoreUnavailableError,
     new_run_id,
 )
+from turnledger.ledger.runs.transaction import Transaction
+from turnledger.ledger.stores.group_commit import Job
 from turnledger.projections import state_at
 
 # What needs no store, or is for those who have a Ledger: found at `AsyncLedger.ledger`.
@@ -174,6 +180,148 @@ def test_a_cancelled_append_that_has_not_begun_never_is(tmp_path: Path) -> None:
     in_loop(tmp_path, work, threads=1)
 
 
+def test_appends_of_many_tasks_share_a_thread_and_a_commit(tmp_path: Path) -> None:
+    """A hundred that wait for another writer take two threads, and a group or two after theirs."""
+
+    async def work(ledger: AsyncLedger) -> None:
+        groups, commit = [], ledger.ledger.store._commit_group
+
+        def counted(jobs: list[Job[Transaction]]) -> None:
+            groups.append(len(jobs))
+            commit(jobs)
+
+        ledger.ledger.store._group._commit_group = counted
+        runs = [new_run_id() for _ in range(100)]
+        before = active_count()
+        with writers_waiting(ledger.ledger):
+            tasks = [asyncio.create_task(ledger.append(run, note(), NEW)) for run in runs]
+            while len(ledger.ledger.store._group._waiting) < 2:
+                await asyncio.sleep(0)
+            assert active_count() - before <= 3  # two that append, and the other writer
+        made = await asyncio.gather(*tasks)
+        assert [record.run_id for one in made for record in one.records] == runs
+        assert sum(groups) == 100
+        assert len(groups) <= 4
+
+    in_loop(tmp_path, work, threads=64)
+
+
+def test_each_append_of_a_group_has_an_outcome_of_its_own(tmp_path: Path) -> None:
+    """Refused before it is encoded, by its run, or never: others of the group are recorded."""
+
+    async def work(ledger: AsyncLedger) -> None:
+        run, fresh = new_run_id(), new_run_id()
+        await ledger.append(run, note(), NEW)
+        with writers_waiting(ledger.ledger):
+            tasks = [
+                asyncio.create_task(one)
+                for one in (
+                    ledger.append(run, note(1), NEW),
+                    ledger.append("no uuid", note(2), ANY),
+                    ledger.append(fresh, [], NEW),
+                    ledger.append(fresh, note(3), NEW),
+                )
+            ]
+            await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        kinds = [ConcurrentAppendError, InvalidRunIdError, InvalidEventError, Appended]
+        assert [type(one) for one in outcomes] == kinds
+        assert [record.event async for record in ledger.read(fresh)] == [note(3)]
+
+    in_loop(tmp_path, work)
+
+
+def test_an_append_whose_outcome_is_unknown_gives_its_drafts(tmp_path: Path) -> None:
+    """Each task gets its own, and appending them again settles it."""
+
+    async def work(ledger: AsyncLedger) -> None:
+        def fails(jobs: list[Job[Transaction]]) -> None:
+            for job in jobs:
+                job.error = StoreUnavailableError("The disk is gone.")
+
+        group = ledger.ledger.store._group
+        commit, group._commit_group = group._commit_group, fails
+        runs = [new_run_id(), new_run_id()]
+        appends = (ledger.append(run, note(place), NEW) for place, run in enumerate(runs))
+        errors = await asyncio.gather(*appends, return_exceptions=True)
+        group._commit_group = commit
+        for place, (run, error) in enumerate(zip(runs, errors, strict=True)):
+            assert isinstance(error, StoreUnavailableError)
+            made = await ledger.append(run, error.drafts, NEW)
+            assert [record.event for record in made.records] == [note(place)]
+
+    in_loop(tmp_path, work)
+
+
+def test_a_queued_append_can_be_cancelled_until_its_group_begins(tmp_path: Path) -> None:
+    """Also one that a thread has taken and encoded: it never begins, and the others do."""
+
+    async def work(ledger: AsyncLedger) -> None:
+        kept, gone = new_run_id(), new_run_id()
+        with writers_waiting(ledger.ledger):
+            tasks = [asyncio.create_task(ledger.append(run, note(), NEW)) for run in (kept, gone)]
+            while not ledger.ledger.store._group._waiting or ledger._appends._waiting:
+                await asyncio.sleep(0)
+            tasks[1].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await tasks[1]
+        await tasks[0]
+        assert (await ledger.head(kept), await ledger.head(gone)) == (1, 0)
+
+    in_loop(tmp_path, work)
+
+
+def test_an_append_that_was_cancelled_while_it_was_committed_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    """However often it is cancelled; the error says what became of it."""
+
+    async def work(ledger: AsyncLedger) -> None:
+        run, began, go_on = new_run_id(), Flag(), Flag()
+        group = ledger.ledger.store._group
+        commit = group._commit_group
+
+        def slowly(jobs: list[Job[Transaction]]) -> None:
+            began.set()
+            assert go_on.wait(60)
+            commit(jobs)
+
+        group._commit_group = slowly
+        task = asyncio.create_task(ledger.append(run, note(), NEW))
+        assert await asyncio.to_thread(began.wait, 60)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert not task.done()
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert "Appended" in caught.value.__notes__[0]
+        assert await ledger.head(run) == 1
+
+    in_loop(tmp_path, work)
+
+
+def test_appends_leave_room_for_other_calls(tmp_path: Path) -> None:
+    """With one thread, a read is not kept waiting by tasks that go on appending."""
+
+    async def work(ledger: AsyncLedger) -> None:
+        run, read = new_run_id(), False
+        await ledger.append(run, note(), NEW)
+
+        async def go_on() -> None:
+            while not read:
+                await ledger.append(run, note(), ANY)
+
+        tasks = [asyncio.create_task(go_on()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert await ledger.head(run) >= 1
+        read = True
+        await asyncio.gather(*tasks)
+
+    in_loop(tmp_path, work, threads=1)
+
+
 def test_a_time_out_is_a_time_out(tmp_path: Path) -> None:
     """asyncio.timeout sees its own cancellation."""
 
@@ -199,6 +347,8 @@ def test_a_closed_ledger_says_so() -> None:
         await ledger.close()
         with pytest.raises(LedgerClosedError):
             await ledger.head(new_run_id())
+        with pytest.raises(LedgerClosedError):
+            await ledger.append(new_run_id(), note(), NEW)
         with pytest.raises(InvalidInputError, match="threads"):
             await AsyncLedger.open("memory://", threads=0)
 

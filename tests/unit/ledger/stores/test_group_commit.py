@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance.samples import draft, note
 from turnledger.ledger import ANY, NEW, Ledger, StoreUnavailableError, new_run_id
-from turnledger.ledger.stores.group_commit import MAX_GROUP, GroupCommit, Job
+from turnledger.ledger.stores.group_commit import MAX_GROUP, Caller, GroupCommit, Job
 
 
 class Book:
@@ -45,12 +45,14 @@ class Book:
         assert self.entered.wait(30)
         return thread
 
-    def queue(self, works: list[Callable[[list[Any]], Any]]) -> list[tuple[Thread, list[Any]]]:
-        """Followers, in this order, and where their outcomes will be."""
+    def queue(
+        self, works: list[Callable[[list[Any]], Any]], after: int = 0
+    ) -> list[tuple[Thread, list[Any]]]:
+        """Followers, in this order, after others, and where their outcomes will be."""
         followers = []
-        for place, work in enumerate(works):
+        for place, work in enumerate(works, after):
             outcome: list[Any] = []
-            thread = Thread(target=self.follow, args=(work, outcome))
+            thread = Thread(target=self.follow, args=(work, outcome), daemon=True)
             thread.start()
             while len(self.group._waiting) <= place:
                 thread.join(0.0005)
@@ -135,6 +137,68 @@ def test_a_group_has_a_largest_size() -> None:
     sizes = [len(written) for _, written in book.commits]
     assert sizes == [0, MAX_GROUP, 5]
     assert [outcome for _, outcome in followers] == [[n] for n in range(MAX_GROUP + 5)]
+
+
+def test_a_caller_with_many_jobs_waits_once_for_all_of_them() -> None:
+    """They are committed in one group with others', each with an outcome of its own."""
+    book = Book()
+    leader = book.held()
+    (other,) = book.queue([write("other")])
+    jobs = [Job(write(0)), Job(fail(ValueError("one"))), Job(write(2))]
+    thread = Thread(target=book.group.run_all, args=(jobs,))
+    thread.start()
+    while len(book.group._waiting) < 2:
+        thread.join(0.0005)
+    book.go_on.set()
+    for one in (leader, other[0], thread):
+        one.join(30)
+        assert not one.is_alive()
+    assert [written for _, written in book.commits] == [[], ["other", 0, 2]]
+    assert [(job.result, str(job.error)) for job in jobs] == [
+        (0, "None"),
+        (None, "one"),
+        (2, "None"),
+    ]
+
+
+def test_a_job_that_is_not_wanted_any_more_is_not_run() -> None:
+    """It is asked just before its group is committed; one without any is not committed."""
+
+    class Unwanted(Job[list[Any]]):
+        def begin(self) -> bool:
+            return False
+
+    book = Book()
+    wanted, unwanted = Job(write(1)), Unwanted(write(2))
+    book.group.run_all([unwanted, wanted])
+    book.group.run_all([unwanted])
+    assert [written for _, written in book.commits] == [[1]]
+    assert (wanted.result, unwanted.result, unwanted.error) == (1, None, None)
+
+
+def test_a_follower_that_is_gone_keeps_no_other_waiting() -> None:
+    """Each wakes the next one. One that was interrupted meanwhile is passed over."""
+    book = Book()
+    leader = book.held()
+    followers, gone = [], []
+    for number in range(3):
+        followers += book.queue([write(number)], after=2 * number)
+        gone.append(Caller([Job(write("gone"))]))
+        book.group._join(gone[-1])
+    together = book.together
+
+    def interrupted_meanwhile(jobs: list[Job[list[Any]]]) -> None:
+        for one in gone:
+            book.group._leave(one)  # what an interrupted thread does
+        together(jobs)
+
+    book.group._commit_group = interrupted_meanwhile
+    book.go_on.set()
+    for place, (thread, outcome) in enumerate(followers):
+        thread.join(20)
+        assert outcome == [place]
+    leader.join(20)
+    assert [written for _, written in book.commits] == [[], [0, "gone", 1, "gone", 2, "gone"]]
 
 
 def grouped(book: Book, count: int) -> None:

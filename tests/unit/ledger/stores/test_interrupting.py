@@ -255,6 +255,62 @@ def test_an_interrupted_leader_leaves_nobody_waiting(ledger: Ledger) -> None:
     assert ledger.verify_all().ok
 
 
+def _follow_interrupted(ledger: Ledger, run: UUID, place: int) -> bool:
+    """One holds the store up, another one leads, this thread follows, and others follow it."""
+    entered, go_on, ended = Event(), Event(), Event()
+    waiting = ledger.store._group._waiting
+    answers: list[object] = []
+
+    def hold(tx: object) -> None:
+        entered.set()
+        go_on.wait(20)
+
+    def join() -> None:
+        before = len(waiting)
+        threads.append(Thread(target=lambda: answers.append(append()), daemon=True))
+        threads[-1].start()
+        while len(waiting) == before and not ended.wait(0.0002):
+            pass
+
+    def append() -> object:
+        return ledger.append(run, draft(note(place)), ANY)
+
+    def gather() -> None:
+        while len(waiting) < 2 and not ended.wait(0.0002):
+            pass
+        for _ in range(2):
+            join()
+        go_on.set()
+
+    threads = [Thread(target=ledger.store.write, args=(hold,), daemon=True)]
+    threads[0].start()
+    assert entered.wait(20)
+    join()  # the leader
+    gathering = Thread(target=gather, daemon=True)
+    gathering.start()
+    interrupter = Interrupter(place)
+    interrupter.around(append)
+    ended.set()
+    gathering.join(20)
+    for thread in threads:
+        thread.join(20)
+    assert len(answers) == 3, f"another one hangs after an interrupt at point {place}"
+    assert _nobody_has_the_lock(ledger), place
+    _in_time(append, f"point {place}")
+    return interrupter.fired
+
+
+def test_an_interrupted_follower_keeps_no_other_waiting(ledger: Ledger) -> None:
+    """Wherever it was: those whose appends were committed with its own go on."""
+    run = new_run_id()
+    ledger.append(run, note(), NEW)
+    place = 1
+    while _follow_interrupted(ledger, run, place):
+        place += 1
+    assert place > 15
+    assert ledger.verify_all().ok
+
+
 def _append_behind_another(path: Path, ledger: Ledger, run: UUID, place: int) -> bool:
     """Another process has the lock at first, so that this one has to wait in line."""
     queue: Any = getattr(ledger.store, "_lock")  # noqa: B009
