@@ -257,7 +257,10 @@ MAKERS: dict[str, list[Make]] = {
         _prefixed("sk_test_", BASE62, 99),
     ],
     "stripe-webhook-secret": [_prefixed("whsec_", BASE62, 32)],
-    "telegram-token": [lambda r: f"{r.randrange(10**9, 10**10)}:AA{chars(r, URL64, 32)}b"],
+    # The bot's number before the colon is not secret.
+    "telegram-token": [
+        lambda r: (lambda s: (f"{r.randrange(10**9, 10**10)}:{s}", s))(f"AA{chars(r, URL64, 32)}b")
+    ],
     "twilio-key": [_prefixed("SK", LOWER_HEX, 32)],
     "twilio-auth-token": [_keyed("TWILIO_AUTH_TOKEN={}", LOWER_HEX, 32)],
     "jwt": [_jwt],
