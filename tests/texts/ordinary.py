@@ -152,12 +152,13 @@ def source_code(random: Random, size: int) -> str:
 
 _ROWS = (
     (
-        '{"id": "<uuid>", "created_at": "<time>", "customer": {"name": "<name>", "vip": true, "mail": '
-        '"<name>@example.com"}, "primary_key": <int 9>, "price": <int 3>.<int 2>, "etag": "<hex 32>"}'
+        '{"id": "<uuid>", "created_at": "<time>", "customer": {"name": "<name>", "vip": true, '
+        '"mail": "<name>@example.com"}, "primary_key": <int 9>, "price": <int 3>.<int 2>, '
+        '"etag": "<hex 32>"}'
     ),
     (
-        '{"token_count": <int 5>, "checksum": "sha256:<hex 64>", "call_id": "call_<hex 24>", "items": '
-        '[{"sku": "SKU<int 8>", "secret": false}, {"sku": "SKU<int 8>", "key": "<name>"}]}'
+        '{"token_count": <int 5>, "checksum": "sha256:<hex 64>", "call_id": "call_<hex 24>", '
+        '"items": [{"sku": "SKU<int 8>", "secret": false}, {"sku": "SKU<int 8>", "key": "<name>"}]}'
     ),
     '{"nextPageToken": "<url64 24>", "image": "data:image/png;base64,<base64 90>"}',
     '{"signature": "<base64 120>", "url": "https://cdn.example.com/<hex 16>/<name>.png?v=<int 9>"}',
@@ -191,8 +192,9 @@ _LOGS = (
 
 _LOCK_FILES = (
     (
-        '    "node_modules/<name>": {\n      "version": "<version>",\n      "resolved": "https://registry'
-        '.npmjs.org/<name>/-/<name>-<version>.tgz",\n      "integrity": "sha512-<base64 64>"\n    },'
+        '    "node_modules/<name>": {\n      "version": "<version>",\n      "resolved": "https://'
+        'registry.npmjs.org/<name>/-/<name>-<version>.tgz",\n      '
+        '"integrity": "sha512-<base64 64>"\n    },'
     ),
     (
         '<name>@^<version>:\n  version "<version>"\n  resolved "https://registry.yarnpkg.com/<name>/-/'
@@ -203,8 +205,8 @@ _LOCK_FILES = (
         'rust-lang/crates.io-index"\nchecksum = "<hex 64>"'
     ),
     (
-        '    {url = "https://files.example.org/packages/<hex 2>/<hex 2>/<hex 60>/<name>-<version>-py3-'
-        'none-any.whl", hash = "sha256:<hex 64>"},'
+        '    {url = "https://files.example.org/packages/<hex 2>/<hex 2>/<hex 60>/<name>-<version>'
+        '-py3-none-any.whl", hash = "sha256:<hex 64>"},'
     ),
     "github.com/<name>/<name> v<version> h1:<base64 32>",
     "<name>==<version> \\\n    --hash=sha256:<hex 64>",
