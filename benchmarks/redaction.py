@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from threading import Event as Flag
 from threading import Thread
 
@@ -73,8 +74,11 @@ def _bytes(size: int) -> str:
 
 
 def _append(folder: Path, name: str, events: Sequence[Event], goal: float) -> Result:
-    paths = [folder / "redacting.db", folder / "as-given.db"]
-    with Ledger.open(paths[0]) as redacting, Ledger.open(paths[1], redactor=None) as as_given:
+    with (
+        TemporaryDirectory(dir=folder) as place,
+        Ledger.open(Path(place) / "redacting.db") as redacting,
+        Ledger.open(Path(place) / "as-given.db", redactor=None) as as_given,
+    ):
 
         def appending(ledger: Ledger) -> Callable[[], None]:
             run = new_run_id()
@@ -86,8 +90,6 @@ def _append(folder: Path, name: str, events: Sequence[Event], goal: float) -> Re
             return appends
 
         times = in_turns((appending(redacting), appending(as_given)), rounds=11)
-    for path in folder.glob("*.db*"):
-        path.unlink()
     ours, theirs = (statistics.median(one.cpu for one in each) / len(events) for each in times)
     return Result(
         f"append with redaction against without, {name}",

@@ -38,7 +38,7 @@ def _calls(text: str) -> int:
 
 @pytest.mark.parametrize("name", UNITS)
 def test_calls_grow_with_hostile_text_and_no_faster(name: str) -> None:
-    """Text from outside must not block its recording; `python -m benchmarks redaction` has times."""
+    """Text from outside must not block its recording; `python -m benchmarks redaction` times it."""
     REDACTOR.text(hostile(UNITS[name], 1_000))  # builds and compiles what is needed once
     few, many = _calls(hostile(UNITS[name], SMALL)), _calls(hostile(UNITS[name], LARGE))
     assert many <= (few + FIXED) * (LARGE / SMALL) ** GROWTH
