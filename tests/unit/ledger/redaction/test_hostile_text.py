@@ -13,7 +13,7 @@ from tests.texts.hostile import UNITS, hostile
 from turnledger.ledger import Redactor
 
 REDACTOR = Redactor()
-SMALL, LARGE = 8_000, 64_000
+SMALL, LARGE = 4_000, 32_000
 GROWTH = 1.1
 # Of work that does not depend on the length.
 FIXED = 500
