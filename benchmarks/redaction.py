@@ -7,6 +7,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -177,7 +178,7 @@ def _pauses() -> Iterator[Result]:
     texts["pwd=x;"] = hostile("pwd=x;", 1_000_000)
     idle = _longest_pause(lambda: time.sleep(0.3))
     pauses = {
-        kind: Figure.of([_longest_pause(lambda one=one: text(one)) * 1e3 for _ in range(5)])
+        kind: Figure.of([_longest_pause(partial(text, one)) * 1e3 for _ in range(5)])
         for kind, one in texts.items()
     }
     worst = max(pauses, key=lambda kind: pauses[kind].median)
