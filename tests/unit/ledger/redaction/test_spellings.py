@@ -199,6 +199,7 @@ def _error_texts(ledger: Ledger, texts: list[str]) -> Iterator[str]:
         yield "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.slow
 def test_no_spelled_secret_is_in_a_file_a_log_an_export_or_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
