@@ -31,6 +31,7 @@ from benchmarks import (
     page,
     postgres,
     reading,
+    redaction,
     replaying,
     start_up,
     tables,
@@ -41,6 +42,7 @@ from benchmarks.report import report
 
 PARTS = {
     "append": appending,
+    "redaction": redaction,
     "http": http,
     "read": reading,
     "fold": folding,

@@ -38,8 +38,8 @@ from turnledger.ledger.events.types import AGENT_TAG, CATALOGUE, Event, RunStart
 from turnledger.ledger.integrity import verify as verifying
 from turnledger.ledger.integrity.run_check import CheckedReader, unreadable
 from turnledger.ledger.integrity.verify import Report
+from turnledger.ledger.redaction import STANDARD, Redactor
 from turnledger.ledger.redaction.events import RedactedPart
-from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.ledger.runs import claims as claiming
 from turnledger.ledger.runs.append import AppendRequest, Entry, Outcome, append
 from turnledger.ledger.runs.append_request import (

@@ -36,8 +36,8 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.ledger import OnDamage
+from turnledger.ledger.redaction import STANDARD
 from turnledger.ledger.redaction.events import redacted
-from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns

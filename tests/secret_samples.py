@@ -19,6 +19,7 @@ BASE64 = BASE62 + "+/"
 URL64 = BASE62 + "-_"
 SMALL = string.ascii_lowercase + string.digits
 CAPITALS = string.ascii_uppercase + string.digits
+BASE32 = string.ascii_uppercase + "234567"
 
 
 class Sample(NamedTuple):
@@ -62,6 +63,16 @@ def _putty(r: Random) -> tuple[str, str]:
     return f"Public-Lines: 1\nAAAA\nPrivate-Lines: 1\n{body}\nPrivate-MAC: 0", body
 
 
+def _kubeconfig(r: Random) -> tuple[str, str]:
+    key = _b64(_pem(r, "RSA PRIVATE KEY", 8).encode() + b"\n")
+    return f"users:\n- name: admin\n  user:\n    client-key-data: {key}", key
+
+
+def _sentry(r: Random) -> tuple[str, str]:
+    key = chars(r, LOWER_HEX, 32)
+    return f"https://{key}@o{r.randrange(10**6)}.ingest.us.sentry.io/{r.randrange(10**9)}", key
+
+
 def _uuid(r: Random) -> str:
     return "-".join(chars(r, LOWER_HEX, count) for count in (8, 4, 4, 4, 12))
 
@@ -81,9 +92,11 @@ def _url(scheme: str, rest: str) -> Make:
     return made
 
 
-def _keyed(spelling: str, alphabet: str, count: int, end: str = "") -> Make:
+def _keyed(spelling: str, alphabet: str, count: int, end: str = "", mark: str = "a7") -> Make:
+    """A secret that is known by its context; all have a letter and a digit, by their mark."""
+
     def made(r: Random) -> tuple[str, str]:
-        secret = chars(r, alphabet, count - 2) + "a7" + end
+        secret = chars(r, alphabet, count - 2) + mark + end
         return spelling.format(secret), secret
 
     return made
@@ -257,7 +270,10 @@ MAKERS: dict[str, list[Make]] = {
         _prefixed("sk_test_", BASE62, 99),
     ],
     "stripe-webhook-secret": [_prefixed("whsec_", BASE62, 32)],
-    "telegram-token": [lambda r: f"{r.randrange(10**9, 10**10)}:AA{chars(r, URL64, 32)}b"],
+    # The bot's number before the colon is not secret.
+    "telegram-token": [
+        lambda r: (lambda s: (f"{r.randrange(10**9, 10**10)}:{s}", s))(f"AA{chars(r, URL64, 32)}b")
+    ],
     "twilio-key": [_prefixed("SK", LOWER_HEX, 32)],
     "twilio-auth-token": [_keyed("TWILIO_AUTH_TOKEN={}", LOWER_HEX, 32)],
     "jwt": [_jwt],
@@ -313,6 +329,34 @@ MAKERS: dict[str, list[Make]] = {
                 s,
             )
         )(f"{chars(r, LOWER_HEX, 32)}/{_uuid(r)}")
+    ],
+    "kubeconfig-key": [_kubeconfig],
+    "sentry-dsn": [
+        _sentry,
+        _keyed("https://%s:{}@sentry.example.com/42" % ("0f" * 16), LOWER_HEX, 32),
+    ],
+    "asana-token": [
+        _keyed("1/1204987654321098:{}", LOWER_HEX, 32),
+        _keyed("2/1204987654321098/1205123456789012:{}", LOWER_HEX, 32),
+    ],
+    "fcm-key": [
+        lambda r: (lambda s: (f"AAAA{chars(r, URL64, 7)}:{s}", s))(f"APA91b{chars(r, URL64, 133)}x")
+    ],
+    "otpauth-secret": [
+        _keyed("otpauth://totp/Shop:jane@example.com?secret={}&issuer=Shop", BASE32, 32, mark="Q7"),
+        _keyed("otpauth://hotp/jane?counter=1&secret={}", BASE32, 16, mark="Q7"),
+    ],
+    # At the start of a line, and where a command sets a variable.
+    "env-password": [
+        _keyed("HOME=/root\nDB_PASSWORD={}\nLANG=C.UTF-8", BASE62, 16),
+        _keyed("export PGPASSWORD={}", BASE62, 16),
+        _keyed("docker run -e MYSQL_ROOT_PASSWORD={} mysql", BASE62, 16),
+    ],
+    # Lines of headers, and of curl.
+    "cookie": [
+        _keyed("GET / HTTP/1.1\nCookie: theme=dark; sessionid={}\nAccept: */*", SMALL, 32),
+        _keyed("HTTP/1.1 200 OK\nSet-Cookie: sid={}; Path=/; HttpOnly\n", URL64, 43),
+        _keyed("curl -H 'Cookie: auth={}' https://api.example.com/", BASE62, 40),
     ],
     "api-key": [
         _keyed("api_key={}", LOWER_HEX, 32),

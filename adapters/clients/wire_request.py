@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from turnledger.adapters.clients.endpoints import VARIES_BY_ITSELF, Endpoint, model_call
-from turnledger.ledger.redaction.redactor import Redactor
+from turnledger.ledger.redaction import Redactor
 from turnledger.projections.digests import canonical
 
 # Longer texts would make an event larger than a ledger takes.

@@ -25,7 +25,7 @@ from turnledger.ledger import (
     import_runs,
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
-from turnledger.ledger.redaction.redactor import STANDARD, Redactor
+from turnledger.ledger.redaction import STANDARD, Redactor
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.index import RunInfo
 from turnledger.runtime import MainLoop, Replayed, replay

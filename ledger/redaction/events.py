@@ -96,17 +96,21 @@ def redacted(event: Event, redactor: Redactor) -> Event:
 
     The result may not fit its type, since a marker may be too long for a field: encode it.
     """
-    texts = _getter(type(event))
-    if texts is None or not redactor.may_hold_secret(_encode(texts(event))):
-        return event
-    return _struct(event, redactor, ())
+    return _struct(event, redactor, ()) if may_hold_secrets((event,), redactor) else event
 
 
 def may_hold_secrets(events: Iterable[Event], redactor: Redactor) -> bool:
     """Whether one of these events may have to be redacted: one look at the text of all of them."""
-    getters = ((_getter(type(event)), event) for event in events)
-    texts = [texts(event) for texts, event in getters if texts is not None]
-    return redactor.may_hold_secret(_encode(texts))
+    texts: list[str] = []
+    for event in events:
+        getter = _getter(type(event))
+        values = () if getter is None else getter(event)
+        for value in values if type(values) is tuple else (values,):
+            if type(value) is str:
+                texts.append(value)
+            elif value or value == 0:
+                texts.append(_encode(value).decode())
+    return redactor.may_be_in("\n".join(texts))
 
 
 class RedactedPart(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""JSON inside text: replaces single values in place, and resolves needless escapes.
+"""JSON inside text: replaces single values in place.
 
 Text is not decoded and encoded again, and each character is read once. JSON that is cut off is
 handled as far as it goes.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 from turnledger.ledger.redaction.patterns import LazyRegex
 
@@ -28,11 +27,6 @@ _TOKEN = LazyRegex(
 _WHOLE_STRING = LazyRegex(_STRING + '"', re.DOTALL)
 # Nested objects deeper than this no longer extend the path.
 _DEEPEST = 200
-# \/ and \u0020 to \u007f, with more backslashes for each JSON string around them. Programs differ
-# in which of these they write; escapes of control characters are needed and stay.
-_NEEDLESS = r"\\{1,16}(?:/|u00([2-7][0-9A-Fa-f]))"
-_ESCAPE = LazyRegex(_NEEDLESS)
-_IN_BYTES = LazyRegex(_NEEDLESS.encode())
 
 
 def replace_values(text: str, change: Change) -> str:
@@ -116,49 +110,3 @@ def _key(spelt: str) -> str:
         return str(json.loads(f'{spelt}"', strict=False))
     except ValueError:
         return spelt[1:]
-
-
-# --- escapes ---
-
-
-def has_escapes(text: str) -> bool:
-    """Whether text has a needless escape."""
-    return ("\\/" in text or "\\u00" in text) and _ESCAPE.regex.search(text) is not None
-
-
-def has_escapes_in(data: bytes) -> bool:
-    """Whether bytes may have a needless escape."""
-    return data.find(b"\\/") >= 0 or data.find(b"\\u00") >= 0
-
-
-def unescaped_bytes(data: bytes) -> bytes:
-    """Bytes with needless escapes resolved."""
-    return _IN_BYTES.regex.sub(lambda found: bytes.fromhex((found[1] or b"2f").decode()), data)
-
-
-class Unescaped:
-    """Text with needless escapes resolved, and a map from its places back to the original."""
-
-    def __init__(self, text: str) -> None:
-        parts: list[str] = []
-        # After each of these places in `text`, by how much the original is longer.
-        self._places: list[int] = [0]
-        self._longer: list[int] = [0]
-        done = size = 0
-        for found in _ESCAPE.regex.finditer(text):
-            start, end = found.span()
-            size += start - done + 1
-            parts += (text[done:start], chr(int(found[1] or "2f", 16)))
-            done = end
-            self._places.append(size)
-            self._longer.append(end - size)
-        parts.append(text[done:])
-        self.text = "".join(parts)
-
-    def original(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """The spans in the original text."""
-        for start, end in spans:
-            yield self._original(start), self._original(end)
-
-    def _original(self, place: int) -> int:
-        return place + self._longer[bisect_right(self._places, place) - 1]

@@ -51,7 +51,7 @@ HAS_DIGIT = r"(?=[A-Za-z_+/=~.-]{0,200}[0-9])"
 PLACEHOLDER = (
     r"(?:\$\{[^}\s]{0,80}\}|\$\([^)\s]{0,80}\)|\$[A-Z_][A-Z0-9_]{0,80}|\$[a-z_]{1,80}"
     r"|\{[^}\s]{0,80}\}|<[^>\s]{0,80}>|\[[^\]\s]{0,80}\]|%[A-Za-z_]{1,80}%|%\([a-z_]{1,40}\)s|%s"
-    r"|\*{1,80}|x{3,80}|X{3,80}|\.{3})"
+    r"|\*{1,80}|x{3,80}|X{3,80}|PASSWORD|\.{3})"
 )
 
 # --- assignments ---
@@ -82,8 +82,8 @@ _IDENTIFIER = LazyRegex(
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ANY_UUID = LazyRegex(UUID, re.IGNORECASE)
 
-# Hints that are not words: three long parts joined by dots, and hexadecimal digits with dashes.
-THREE_PARTS, HEX_PARTS = ".", "-"
+# A token begins a word of at least so many characters: letters, digits and +, -, /, _.
+LONG = 14
 
 
 @cache
@@ -94,38 +94,52 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 class SecretFormat(NamedTuple):
     """One kind of secret, and how to find it.
 
-    A format is searched for in two steps, so that most text costs nothing: the prefilter and
-    `literals` and `hints` rule out text that cannot contain it, then `regex` decides.
+    The search looks for anchors (`literals`, `shape`, `dots`, `hints`; one is enough), and only at
+    an anchor for the format itself. All repeats in `pattern` and `before` are bounded.
 
     Attributes:
         name: What the marker says, "github-token".
-        pattern: A regular expression, matched `offset` characters before one of `literals`;
-            without literals it is searched for in the whole text. If it has a group `secret`,
-            only that group is replaced.
-        literals: Exact text that every secret of the format contains.
-        hints: Lower-case words, one of which is in every text with such a secret. Without
-            hints, the prefilter looks for a word of at least `shortest` characters that begins
-            with one of `literals`.
-        offset: How far before a literal the secret begins.
+        pattern: A regular expression, matched `offset` characters before the anchor. If it has a
+            group `secret`, only that group is replaced.
+        example: A secret with its context, with random parts: "ghp_<base62:36>". The alphabets
+            are in `tests/secret_samples.py`; the longest part is secret.
+        literals: Exact text, one of which begins a word of at least `LONG` characters.
+        shape: A regular expression for the beginning of such a word, instead of literals.
+        dots: For a token of parts joined by dots: regular expressions, each for text of one
+            length, from its beginning to the dot before a part of at least 20 characters.
+        hints: Lower-case text, found anywhere and in any case.
+        offset: How far before the anchor the pattern begins.
+        before: A regular expression for what ends where the pattern begins.
         keyed: The secret follows a name; in a JSON object, the key is that name.
-        short: The secret may lack a long word, so the prefilter cannot rule text out.
-        shortest: The length of the shortest word that is such a secret.
+        literally: A percent sign is a part of the secret, unless what is before it is
+            percent-encoded too.
         accepts: A last check of the matched text; False means not a secret.
     """
 
     name: str
     pattern: str
-    literals: tuple[str, ...]
+    example: str
+    literals: tuple[str, ...] = ()
+    shape: str = ""
+    dots: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     offset: int = 0
+    before: str = ""
     keyed: bool = False
-    short: bool = False
-    shortest: int = 14
+    literally: bool = False
     accepts: Callable[[str], bool] | None = None
 
     @property
     def regex(self) -> re.Pattern[str]:
         return _compiled(self.pattern)
+
+    @property
+    def before_regex(self) -> re.Pattern[str]:
+        return _compiled(rf"(?:{self.before})\Z")
+
+    @property
+    def group(self) -> str | int:
+        return "secret" if "secret" in self.regex.groupindex else 0
 
 
 def is_not_identifier(text: str) -> bool:
@@ -140,42 +154,50 @@ def is_random(text: str) -> bool:
 
 def token(
     name: str,
-    prefixes: str,
+    literals: str,
     body: str,
+    example: str,
     *,
     left: str = LEFT,
     right: str = RIGHT,
-    hints: str = "",
-    shortest: int = 14,
     accepts: Callable[[str], bool] | None = None,
 ) -> SecretFormat:
     """A token that is known by its prefix.
 
     Args:
         name: The name of the format.
-        prefixes: The prefixes, separated by spaces.
+        literals: The prefixes, separated by spaces.
         body: A regular expression for the whole token, prefix included.
+        example: As in `SecretFormat`.
         left: What may be before it.
         right: What may be after it.
-        hints: As in `SecretFormat`, separated by spaces.
-        shortest: As in `SecretFormat`.
         accepts: As in `SecretFormat`.
     """
-    return SecretFormat(
-        name,
-        left + body + right,
-        tuple(prefixes.split()),
-        tuple(hints.split()),
-        shortest=shortest,
-        accepts=accepts,
-    )
+    pattern = left + body + right
+    return SecretFormat(name, pattern, example, tuple(literals.split()), accepts=accepts)
+
+
+def dotted(
+    name: str, dots: tuple[str, ...], rest: str, example: str, *, left: str = LEFT
+) -> SecretFormat:
+    """A token of parts that are joined by dots.
+
+    Args:
+        name: The name of the format.
+        dots: As in `SecretFormat`.
+        rest: A regular expression for what follows.
+        example: As in `SecretFormat`.
+        left: What may be before it.
+    """
+    return SecretFormat(name, f"{left}(?:{'|'.join(dots)}){rest}{RIGHT}", example, dots=dots)
 
 
 def named(
     name: str,
-    names: str,
-    value: str,
+    before: str,
     hints: str,
+    value: str,
+    example: str,
     *,
     between: str = IS,
     right: str = RIGHT,
@@ -185,12 +207,21 @@ def named(
 
     Args:
         name: The name of the format.
-        names: A regular expression for the name before the value.
+        before: A regular expression for the beginning of the name, ignoring case.
+        hints: What the name ends with, separated by spaces.
         value: A regular expression for the value: the secret.
-        hints: As in `SecretFormat`, separated by spaces.
+        example: As in `SecretFormat`.
         between: What is between the name and the value.
         right: What may be after the value.
         accepts: As in `SecretFormat`.
     """
-    pattern = f"(?:{names}){between}(?P<secret>{value}){right}"
-    return SecretFormat(name, pattern, (), tuple(hints.split()), keyed=True, accepts=accepts)
+    ends = tuple(hints.split())
+    return SecretFormat(
+        name,
+        f"(?i:{'|'.join(ends)}){between}(?P<secret>{value}){right}",
+        example,
+        hints=ends,
+        before=f"(?i:{before})" if before else "",
+        keyed=True,
+        accepts=accepts,
+    )

@@ -9,26 +9,33 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.redaction.rules import Fields, SecretPattern, marker, read_rules
+from turnledger.ledger.redaction.views import View, unescaped, without_percent
 
 if TYPE_CHECKING:
     from turnledger.ledger.redaction.patterns import SecretFormat
-    from turnledger.ledger.redaction.prefilter import Prefilter
+    from turnledger.ledger.redaction.search import Search
 
 # JSON in a JSON string, nested deeper than this, is searched as text only: each level of escapes
 # doubles its length, so it is rare.
 _NESTED = 16
 
+# A text shorter than this holds no secret of a known format.
+_SHORTEST = 6
+
 # The keys of a pair where headers and variables are listed: {"name": "X-Api-Key", "value": "..."}.
 _NAMES, _VALUES = ("name", "Name", "key", "Key"), frozenset({"value", "Value"})
+# In JSON as text, the end of both.
+_VALUE_KEY = 'alue":'
 
 Path = tuple[str, ...]
 
@@ -36,7 +43,7 @@ Path = tuple[str, ...]
 WITH_OWN_RULES: WeakSet[Redactor] = WeakSet()
 
 
-@check_methods(skip=("text", "value", "may_hold_secret"))
+@check_methods(skip=("text", "value", "may_hold_secret", "may_be_in"))
 class Redactor:
     """Finds secrets and replaces each with a marker, "[redacted: github-token]".
 
@@ -121,28 +128,35 @@ class Redactor:
         """Whether text, or JSON, has to be searched for secrets."""
         if not isinstance(data, bytes):
             raise InvalidInputError(f"Invalid data: got {type(data).__name__}, expected bytes.")
-        return self._searches_all or self._prefilter.may_hold_secret(data)
+        return self.may_be_in(data.decode(errors="replace"))
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether there may be a secret in text, or in the values of JSON as text."""
+        if self._has_own_rules or self._search.finds(text):
+            return True
+        if _VALUE_KEY in text and self._keyed.may_follow(text):
+            return True
+        views = [view.text for view in (*unescaped(text), *without_percent(text))]
+        return bool(views) and self._search.finds("\n".join(views))
 
     # --- the search ---
 
     @cached_property
-    def _keyed(self) -> tuple[SecretFormat, ...]:
-        return tuple(one for one in self.formats if one.keyed)
+    def _has_own_rules(self) -> bool:
+        return bool(self.patterns or self.fields)
 
     @cached_property
-    def _has_short(self) -> bool:
-        return any(one.short for one in self.formats)
+    def _search(self) -> Search:
+        from turnledger.ledger.redaction.search import Search
+
+        return Search(self.formats)
 
     @cached_property
-    def _searches_all(self) -> bool:
-        """The prefilter can't rule out what may be short, or what it does not know."""
-        return bool(self.patterns or self.fields or self._has_short)
+    def _keyed(self) -> Search:
+        """The search for secrets that a name before them makes secrets."""
+        from turnledger.ledger.redaction.search import Search
 
-    @cached_property
-    def _prefilter(self) -> Prefilter:
-        from turnledger.ledger.redaction.prefilter import Prefilter
-
-        return Prefilter(self.formats)
+        return Search(one for one in self.formats if one.keyed)
 
     @cached_property
     def _marker(self) -> re.Pattern[str]:
@@ -189,61 +203,67 @@ class Redactor:
             made = [self._after_name(name, one) if type(one) is str else one for one in value]
             same = all(new is old for new, old in zip(made, value, strict=True))
             return value if same else type(value)(made)
-        if not isinstance(value, str) or len(value) < 6 or len(name) > 100:
+        if not isinstance(value, str) or len(value) < _SHORTEST or len(name) > 100:
             return value
-        lowered = name.lower()
-        keyed = [one for one in self._keyed if any(hint in lowered for hint in one.hints)]
-        if not keyed:
+        if not self._keyed.may_follow(name):
             return value
         whole, start = f"{name}={value}", len(name) + 1
-        for one in keyed:
-            spans = [span for span in _spans(one, whole) if span[0] >= start]
-            whole = _replaced(whole, spans, marker(one.name))
-        found = whole[start:]
-        return value if found == value else found
+        found = [one for one in self._keyed.all(whole) if one.start >= start]
+        if not found:
+            return value
+        spans = [(one.start - start, one.end - start, one.order) for one in found]
+        return _replaced(value, spans, self._keyed.markers)
 
     def _text(self, text: str, path: Path, depth: int) -> str:
         if self.fields and path:
             name = self.fields.rule_for(path)
             if name is not None:
                 return text if self._marker.fullmatch(text) or not text else marker(name)
-        found = text
-        if self._has_short or self._prefilter.may_hold_secret(text.encode(errors="replace")):
-            found = self._by_formats(text)
-        if self._searches_all:
-            found = self._by_own_rules(found, path, depth)
-        return text if found == text else found
+        found = self._by_formats(text)
+        return self._by_own_rules(found, path, depth) if self._has_own_rules else found
 
     def _by_formats(self, text: str) -> str:
-        from turnledger.ledger.redaction.json_text import Unescaped, has_escapes
+        if len(text) < _SHORTEST:
+            return text
+        search = self._search
+        # Escapes first: the part of a secret before an escape may look like a whole one.
+        text = self._by_views(text, without_percent(text), is_percent=True)
+        text = self._by_views(text, unescaped(text))
+        found = search.all(text)
+        if not found:
+            return text
+        return _replaced(text, [(one.start, one.end, one.order) for one in found], search.markers)
 
-        # Resolve escapes first: the part before an escape may look like a whole secret.
-        if has_escapes(text):
-            plain = Unescaped(text)
-            for one in self._candidates(plain.text):
-                made = _replaced(text, plain.original(_spans(one, plain.text)), marker(one.name))
-                if made is not text:
-                    text, plain = made, Unescaped(made)
-        for one in self._candidates(text):
-            text = _replaced(text, _spans(one, text), marker(one.name))
-        return text
-
-    def _candidates(self, text: str) -> list[SecretFormat]:
-        """The formats whose literals and hints are in the text."""
-        lowered = text.lower()
-        return [
-            one
-            for one in self.formats
-            if (not one.literals or _has_any(one.literals, text))
-            and (not one.hints or _has_any(one.hints, lowered))
-        ]
+    def _by_views(self, text: str, views: Iterable[View], *, is_percent: bool = False) -> str:
+        # All in one search: a search of its own for each would cost more than what it reads.
+        parts = list(views)
+        if not parts:
+            return text
+        begins = [0, *accumulate(len(view.text) + 1 for view in parts)]
+        spans: list[tuple[int, int, int]] = []
+        for one in self._search.all("\n".join(view.text for view in parts)):
+            number = bisect_right(begins, one.start) - 1
+            view, begin = parts[number], begins[number]
+            first, last, anchor = one.start - begin, one.end - begin, one.anchor - begin
+            if last > len(view.text) or view.cuts(first, last):
+                continue
+            start, end = view.span(first, last)
+            # Its own percent signs are not resolved, unless all around it is encoded.
+            if (
+                is_percent
+                and self._search.formats[one.order].literally
+                and (anchor < 0 or start - view.span(anchor, anchor + 1)[0] == first - anchor)
+            ):
+                continue
+            spans.append((start, end, one.order))
+        return _replaced(text, spans, self._search.markers) if spans else text
 
     def _by_own_rules(self, text: str, path: Path, depth: int) -> str:
         for one in self.patterns:
             if one.applies_to(path):
-                text = _replaced(
-                    text, self._outside_markers(one.spans(text), text), marker(one.name)
-                )
+                spans = self._outside_markers(one.spans(text), text)
+                if spans:
+                    text = _replaced(text, [(*span, 0) for span in spans], (marker(one.name),))
         names = self.fields.words | {w for one in self.patterns for w in one.where.words}
         lowered = text.lower()
         if depth >= _NESTED or not names:
@@ -306,46 +326,15 @@ def _patterns(given: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:
     return made
 
 
-def _has_any(words: tuple[str, ...], text: str) -> bool:
-    # Asked of every format: `any` over a generator would take twice as long.
-    for word in words:  # noqa: SIM110
-        if word in text:
-            return True
-    return False
-
-
-def _spans(one: SecretFormat, text: str) -> Iterator[tuple[int, int]]:
-    """The spans of a format's secrets in a text."""
-    group = "secret" if "secret" in one.regex.groupindex else 0
-    for found in _matches(one, text):
-        if one.accepts is None or one.accepts(found[group]):
-            yield found.span(group)
-
-
-def _matches(one: SecretFormat, text: str) -> Iterator[re.Match[str]]:
-    if not one.literals:
-        yield from one.regex.finditer(text)
-        return
-    match, offset = one.regex.match, one.offset
-    for literal in one.literals:
-        place = text.find(literal)
-        while place >= 0:
-            hit = match(text, place - offset) if place >= offset else None
-            if hit is not None:
-                yield hit
-            place = text.find(literal, place + 1 if hit is None else max(hit.end(), place + 1))
-
-
-def _replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
+def _replaced(text: str, spans: Iterable[tuple[int, int, int]], markers: Sequence[str]) -> str:
+    """Text with a marker in place of each span: its start, its end, and the marker's number."""
     parts: list[str] = []
     done = 0
-    for start, end in sorted(spans):
+    for start, end, number in sorted(spans):
         if start < done or start == end:
             continue
-        parts += (text[done:start], mark)
+        parts += (text[done:start], markers[number])
         done = end
-    if not parts:
-        return text
     parts.append(text[done:])
     return "".join(parts)
 

@@ -11,11 +11,10 @@ from typing import Any, BinaryIO, TypedDict
 
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import InvalidInputError, short_repr
+from turnledger.ledger.redaction.linear import Expression
 from turnledger.ledger.redaction.patterns import LazyRegex
 
 _NAME = LazyRegex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# A repeat within a repeat may match in this many ways and no more.
-_FEW = 50
 _KEYS = ("formats", "also", "fields", "patterns")
 # The most that is read of a file: a device may have no end.
 _LONGEST = 1024 * 1024
@@ -86,7 +85,7 @@ class SecretPattern:
 
     Raises:
         InvalidInputError: The name or the regular expression is invalid, or the expression
-            matches empty text or can take exponential time.
+            matches empty text or can take more than linear time.
     """
 
     __slots__ = ("name", "regex", "where")
@@ -98,16 +97,16 @@ class SecretPattern:
         self.where = Fields(fields)
 
     def __repr__(self) -> str:
-        return f"SecretPattern({self.name!r}, {self.regex.pattern!r}, {self.where.names!r})"
+        return f"SecretPattern({self.name!r}, {self.regex.source!r}, {self.where.names!r})"
 
     def applies_to(self, path: Path) -> bool:
         return not self.where or self.where.rule_for(path) is not None
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         group = "secret" if "secret" in self.regex.groupindex else 0
-        for found in self.regex.finditer(text):
-            if found.start(group) >= 0:
-                yield found.span(group)
+        for start, end in self.regex.spans(text, group):
+            if start >= 0:
+                yield start, end
 
 
 def check_name(name: str, what: str) -> None:
@@ -119,7 +118,7 @@ def check_name(name: str, what: str) -> None:
         )
 
 
-def _compiled(regex: str, name: str) -> re.Pattern[str]:
+def _compiled(regex: str, name: str) -> Expression:
     if not isinstance(regex, str):
         raise InvalidInputError(
             f"Pattern {name!r}: the regular expression must be text, got {type(regex).__name__}."
@@ -130,96 +129,9 @@ def _compiled(regex: str, name: str) -> re.Pattern[str]:
             f"most {MOST_REGEX}: a longer one takes seconds to compile. Split it."
         )
     try:
-        compiled = re.compile(regex)
-    except (re.error, OverflowError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"Pattern {name!r}: invalid regular expression: {error}."
-        ) from error
-    if compiled.search(""):
-        raise InvalidInputError(
-            f"Pattern {name!r} matches empty text, so it would match everywhere."
-        )
-    parser = getattr(re, "_parser", None)
-    if parser is not None and _can_explode(parser.parse(regex), ways=1):
-        raise InvalidInputError(
-            f"Pattern {name!r} nests repeats, or repeats alternatives that begin alike, which can "
-            "take exponential time. Make the inner repeat possessive or atomic (++, *+ or "
-            "(?>...)), or repeat it a fixed number of times."
-        )
-    return compiled
-
-
-def _can_explode(tree: Any, *, ways: int) -> bool:
-    """Whether text can be matched in exponentially many ways; `ways`: by repeats around `tree`."""
-    for operation, given in tree:
-        kind = str(operation)
-        if kind in ("MAX_REPEAT", "MIN_REPEAT"):
-            low, high, inner = given
-            varies = int(high) > int(low)
-            if (ways > 1 and varies and ways * int(high) > _FEW) or _can_explode(
-                inner, ways=ways * max(int(high), 1)
-            ):
-                return True
-        elif kind in ("POSSESSIVE_REPEAT", "ATOMIC_GROUP"):
-            inner = given[2] if kind == "POSSESSIVE_REPEAT" else given
-            if _can_explode(inner, ways=1):
-                return True
-        elif (kind == "BRANCH" and ways > _FEW and _begin_alike(given[1])) or any(
-            _can_explode(inner, ways=ways) for inner in _parts(kind, given)
-        ):
-            return True
-    return False
-
-
-def _begin_alike(branches: list[Any]) -> bool:
-    """Whether two alternatives can begin with the same character; True if that is unknown."""
-    seen: set[int] = set()
-    for branch in branches:
-        first = _first(branch)
-        if first is None or first & seen:
-            return True
-        seen |= first
-    return False
-
-
-def _first(tree: Any) -> set[int] | None:
-    """The characters that a match can begin with; None if they are unknown or too many."""
-    for operation, given in tree:
-        match str(operation):
-            case "LITERAL":
-                return {given}
-            case "IN":
-                found: set[int] = set()
-                for what, one in given:
-                    if str(what) == "LITERAL":
-                        found.add(one)
-                    elif str(what) == "RANGE" and one[1] - one[0] < 256:
-                        found.update(range(one[0], one[1] + 1))
-                    else:
-                        return None
-                return found
-            case "SUBPATTERN":
-                return _first(given[-1])
-            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT" if given[0] > 0:
-                return _first(given[2])
-            case "AT" | "ASSERT" | "ASSERT_NOT":
-                continue
-            case _:
-                return None
-    return None
-
-
-def _parts(kind: str, given: Any) -> list[Any]:
-    match kind:
-        case "SUBPATTERN":
-            return [given[-1]]
-        case "BRANCH":
-            return list(given[1])
-        case "ASSERT" | "ASSERT_NOT":
-            return [given[1]]
-        case "GROUPREF_EXISTS":
-            return [one for one in given[1:] if one is not None]
-    return []
+        return Expression(regex)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"Pattern {name!r}{error}") from error
 
 
 def _in_json(words: Iterable[str]) -> tuple[re.Pattern[str], ...]:

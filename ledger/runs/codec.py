@@ -28,6 +28,7 @@ from turnledger.ledger.events.limits import Limits, check_json
 from turnledger.ledger.events.messages import InnerMessage
 from turnledger.ledger.events.types import CATALOGUE, EVENT_TYPES, Event, MessageAppended
 from turnledger.ledger.events.upcasters import UPCASTERS, Upcaster, upcast
+from turnledger.ledger.redaction import Redactor
 from turnledger.ledger.redaction.events import (
     RedactedPart,
     may_hold_secrets,
@@ -35,7 +36,6 @@ from turnledger.ledger.redaction.events import (
     redacted_parts,
     replaced_parts,
 )
-from turnledger.ledger.redaction.redactor import Redactor
 
 _MOST_SHOWN = 10_000
 # Bytes of events that are looked at for secrets at once: a batch with a text that may be a secret

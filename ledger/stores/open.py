@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from turnledger.ledger.errors import InvalidInputError, InvalidUrlError, MissingDependencyError
-from turnledger.ledger.redaction.redactor import STANDARD
+from turnledger.ledger.redaction import STANDARD
 from turnledger.ledger.stores.base import Store
 
 # Seconds. SQLite and the system count a wait in numbers that overflow somewhere beyond.

@@ -14,7 +14,7 @@ from tests.fuzz.byte_changes import FAST
 from tests.fuzz.mutating import mutate_bytes
 from tests.fuzz.targets import Target, promise
 from turnledger.ledger import InvalidInputError
-from turnledger.ledger.redaction.redactor import Redactor
+from turnledger.ledger.redaction import Redactor
 
 FILES = (
     b"""also = ["password"]

@@ -33,7 +33,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.integrity.signing import read_public_key
-from turnledger.ledger.redaction.redactor import Redactor
+from turnledger.ledger.redaction import Redactor
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from turnledger.adapters.cli.shared.user_code import load_loop
 from turnledger.ledger import Ledger, Redactor
-from turnledger.ledger.redaction.redactor import STANDARD
+from turnledger.ledger.redaction import STANDARD
 
 if TYPE_CHECKING:  # slow to import
     from turnledger.runtime import Divergence

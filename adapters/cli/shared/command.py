@@ -162,7 +162,7 @@ def redactor() -> Redactor | None:
     meta = click.get_current_context().meta
     if REDACTOR not in meta:
         from turnledger.ledger import Redactor
-        from turnledger.ledger.redaction.redactor import STANDARD
+        from turnledger.ledger.redaction import STANDARD
 
         path = redactor_file()
         meta[REDACTOR] = Redactor.read(path) if path else STANDARD if path == "" else None

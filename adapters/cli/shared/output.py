@@ -92,7 +92,7 @@ def _redactor() -> Redactor | None:
     """The redactor of the command; the standard one before the options were read."""
     ctx = click.get_current_context(silent=True)
     if ctx is None or REDACTOR not in ctx.meta:
-        from turnledger.ledger.redaction.redactor import STANDARD
+        from turnledger.ledger.redaction import STANDARD
 
         return STANDARD
     redactor: Redactor | None = ctx.meta[REDACTOR]

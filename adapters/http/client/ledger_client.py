@@ -41,8 +41,8 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import check_arguments, check_methods
 from turnledger.ledger.async_ledger import THREADS
 from turnledger.ledger.ledger import DEFAULT_TTL, OnDamage
+from turnledger.ledger.redaction import STANDARD
 from turnledger.ledger.redaction.events import redacted_parts
-from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, Outcome
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.claims import key_holder

@@ -28,7 +28,7 @@ from turnledger.ledger import (
     ToolCallStarted,
     run_id_for,
 )
-from turnledger.ledger.redaction.redactor import STANDARD
+from turnledger.ledger.redaction import STANDARD
 from turnledger.projections import Usage, fold
 from turnledger.runtime.steps import OpenStep, StepSpec, current_scope, run
 

@@ -12,7 +12,7 @@ from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells, wrapp
 from turnledger.adapters.clients.stream_redaction import redacted_stream
 from turnledger.adapters.testing.no_network import no_network
 from turnledger.ledger import Ledger, ModelReplied
-from turnledger.ledger.redaction.redactor import STANDARD, Redactor
+from turnledger.ledger.redaction import STANDARD, Redactor
 from turnledger.runtime.steps import run
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]

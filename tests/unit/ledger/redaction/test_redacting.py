@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
-from time import process_time
+from types import FrameType
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -156,13 +157,23 @@ def test_looking_for_fields_takes_no_longer_than_the_text_is_long(piece: str) ->
     """What is no JSON after all is not begun again from every bracket."""
     redactor = Redactor(fields=["pin"])
 
-    def seconds(size: int) -> float:
-        text = '"pin" ' + piece * (size // len(piece))
-        began = process_time()
-        redactor.text(text)
-        return process_time() - began
+    def calls(size: int) -> int:
+        count = 0
 
-    assert min(seconds(160_000) for _ in range(2)) < 30 * max(seconds(20_000), 0.005)
+        def called(_: FrameType, kind: str, __: object) -> None:
+            nonlocal count
+            count += kind.endswith("call")
+
+        before = sys.getprofile()
+        sys.setprofile(called)
+        try:
+            redactor.text('"pin" ' + piece * (size // len(piece)))
+        finally:
+            sys.setprofile(before)
+        return count
+
+    calls(100)  # compiles what is needed once
+    assert calls(16_000) <= 10 * (calls(2_000) + 500)
 
 
 def test_marks_stay_whatever_a_pattern_matches() -> None:
@@ -178,11 +189,9 @@ def test_marks_stay_whatever_a_pattern_matches() -> None:
 
 def test_many_secrets_as_keys_take_no_longer_than_others() -> None:
     """Each looks for a name that nothing has yet: not from the beginning, every time."""
-    keys = {f"AKIA{number:016d}": number for number in range(5000)}
-    began = process_time()
+    keys = {f"AKIA{number:016d}": number for number in range(50_000)}
     found = Redactor().value(keys)
     assert list(found.values()) == list(keys.values())
-    assert process_time() - began < 5
 
 
 def test_keys_are_redacted_and_none_is_lost() -> None:
@@ -203,15 +212,12 @@ def test_keys_are_redacted_and_none_is_lost() -> None:
         ("(", "invalid regular expression"),
         ("a{" + "9" * 5000 + "}", "invalid regular expression"),
         ("a*", "matches empty text"),
-        ("(a+)+b", "nests repeats"),
-        ("(?:[a-z]+,?)*x", "nests repeats"),
         ("(x|(?:y*z)+)*", "matches empty text"),
-        ("(?:a|b{2,}){3,}c", "nests repeats"),
-        ("x(?:a{0,50}){0,50}y", "nests repeats"),
-        ("x(?:a|aa)+$", "begin alike"),
-        ("(?:a|a)*b", "begin alike"),
-        ("(?:a?){60}b", "nests repeats"),
-        ("(?:[a-m]x|[k-z]y)+b", "begin alike"),
+        # RE2 can't run these either.
+        ("x(?:a{0,50}){0,50}y", "RE2 does not run it"),
+        ("(?:[a-z]++-)+x", "RE2 does not run it"),
+        (r"(a+)\1+b", "RE2 does not run it"),
+        ("(?<=a)b+c", "RE2 does not run it"),
     ],
 )
 def test_a_pattern_that_can_not_work_is_refused(regex: str, says: str) -> None:
@@ -221,19 +227,55 @@ def test_a_pattern_that_can_not_work_is_refused(regex: str, says: str) -> None:
     assert "mine" in str(caught.value)
 
 
+# Each takes `re` more than linear time on a long text: of a letter, and then another.
+SLOW = (
+    "(a+)+b",
+    "(?:[a-z]+,?)*x",
+    "x(?:a|aa)+$",
+    "(?:a?){60}b",
+    "(a?){30}a{30}",
+    "a*a*b",
+    "[a-z]+-[0-9]+",
+    "(?:a|b)+c",
+)
+
+
+@pytest.mark.parametrize("regex", SLOW)
+def test_a_pattern_with_many_ways_to_match_needs_re2(
+    regex: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold up every append, for a text that somebody else writes."""
+    redactor = Redactor(patterns=[SecretPattern("mine", regex)], formats=[])
+    assert redactor.text("a" * 29 + "-") == "a" * 29 + "-"
+    assert len(redactor.text("a" * 100_000)) <= 100_000
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(InvalidInputError, match=r"turnledger\[re2\]"):
+        SecretPattern("mine", regex)
+
+
+def test_places_in_the_search_by_re2_are_characters() -> None:
+    """It searches bytes, of which a letter may have several."""
+    redactor = Redactor(patterns=[SecretPattern("mine", "é(?P<secret>(b+)+)c")], formats=[])
+    mark = "[redacted: mine]"
+    assert redactor.text("ééébbbc \U0001f600ébc ü") == f"ééé{mark}c \U0001f600é{mark}c ü"
+
+
 @pytest.mark.parametrize(
     "regex",
     [
-        "(?:[a-z]++-)+x",
-        "(?>a+)+b",
-        "[a-z]+-[0-9]+",
-        "(?:a|b)+c",
-        "(?:(?>a|aa))+b",
+        "ACME-[0-9]+",
+        r"PIN is (?P<secret>\d+)",
+        "x{2,5}|y+",
+        "[A-Za-z0-9]{20,200}-x",
         "(?:[0-9]{4}-){3}[0-9]{4}",
+        "(?>a{1,40})b",
     ],
 )
-def test_a_pattern_with_bounds_is_taken(regex: str) -> None:
-    """What the advice of the error says must be accepted."""
+def test_a_pattern_with_few_ways_to_match_needs_no_extra(
+    regex: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the advice of the error says must be accepted, and mean the same with the extra."""
+    monkeypatch.setitem(sys.modules, "re2", None)
     SecretPattern("mine", regex)
 
 

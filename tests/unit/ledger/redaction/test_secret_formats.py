@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from pkgutil import iter_modules
 from random import Random
-from time import process_time
+from re import _parser  # type: ignore[attr-defined]
 from typing import NoReturn
 
 import pytest
 
 from tests.secret_samples import (
+    BASE32,
     BASE62,
     BASE64,
+    CAPITALS,
     LOWER_HEX,
     MAKERS,
     NEAR_MISSES,
+    SMALL,
     URL64,
     Sample,
     chars,
     samples,
 )
 from turnledger.ledger import redaction
+from turnledger.ledger.redaction import Redactor
 from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN, OPTIONAL
-from turnledger.ledger.redaction.redactor import Redactor
+from turnledger.ledger.redaction.patterns import SecretFormat
+from turnledger.ledger.redaction.search import PIECE, Search
 
 REDACTOR = Redactor()
 
@@ -216,31 +222,102 @@ def test_passwords_after_their_name_are_taken_out_for_who_asks() -> None:
     assert found == "password: [redacted: password] and PASSWD=[redacted: password]"
 
 
-# Each would be slow if a format were tried at every place of what another try has read already.
-ADVERSARIAL = (
-    "sk-", "eyJ", "eyJ.", "://", "://a:", "://a:b@", "AKIA", "ghs_a.", "api_key=", "Bearer 1",
-    "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN RSA PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAAA\n",
-    "-----BEGIN PRIVATE KEY-----" + "A" * 60 + "-", "M", "M.", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ",
-    "curl -u a", "host=a ", "machine a login ", "--key ", "\\/", "\\u0041", "\n1 a-",
-    "Q~", "[redacted: jwt] ", ";password=", "sig=", "?sig=a", "\\n\\u001bghp_", "authorization: ",
-)  # fmt: skip
+# What <base62:36> in the example of a format stands for; the last two characters of each are a
+# letter and a digit, which nearly all secrets have.
+ALPHABETS = {
+    "base32": (BASE32, "Q7"),
+    "base62": (BASE62, "a7"),
+    "base64": (BASE64, "a7"),
+    "bech32": ("QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", "Q7"),
+    "digits": ("0123456789", "17"),
+    "hex": (LOWER_HEX, "a7"),
+    "letters": (BASE62[:52], "aZ"),
+    "small": (SMALL, "a7"),
+    "upper": (CAPITALS, "A7"),
+    "url64": (URL64, "a7"),
+}
 
 
-@pytest.mark.parametrize("piece", ADVERSARIAL)
-def test_the_time_it_takes_grows_with_the_text_and_no_faster(piece: str) -> None:
-    """Text from outside must not be able to block the process that records it."""
+def _from_example(random: Random, example: str) -> tuple[str, str]:
+    """A text by the example of a format, and the longest of its random parts."""
+    parts: list[str] = []
 
-    def seconds(size: int) -> float:
-        text = (piece * (size // len(piece) + 1))[:size]
-        times = []
-        for _ in range(3):
-            began = process_time()
-            REDACTOR.text(text)
-            times.append(process_time() - began)
-        return min(times)
+    def made(found: re.Match[str]) -> str:
+        if found[0] == "<uuid>":
+            parts.append("-".join(chars(random, LOWER_HEX, size) for size in (8, 4, 4, 4, 12)))
+        else:
+            alphabet, end = ALPHABETS[found[1]]
+            parts.append(chars(random, alphabet, int(found[2]) - 2) + end)
+        return parts[-1]
 
-    # Eight times the text: 8 if it is linear, 64 if it is quadratic.
-    assert seconds(80_000) < 30 * max(seconds(10_000), 0.0005)
+    text = re.sub(r"<uuid>|<(\w+):(\d+)>", made, example)
+    return text, max(reversed(parts), key=len)
+
+
+@pytest.mark.parametrize("one", [*KNOWN, *OPTIONAL], ids=lambda one: f"{one.name}-{one.example}")
+def test_what_the_example_of_a_format_describes_is_redacted(one: SecretFormat) -> None:
+    """A line in the table of formats is all that a new one needs, if its example is found."""
+    random = Random(17)
+    redactor = Redactor(formats=[one.name])
+    for _ in range(20):
+        text, secret = _from_example(random, one.example)
+        for written in (text, f"It is {text}.", json.dumps({"note": f"a\n{text}\n"})):
+            found = redactor.text(written)
+            assert secret not in found, written
+            assert f"[redacted: {one.name}]" in found
+            assert redactor.text(found) == found
+
+
+def _of_all_formats(random: Random) -> str:
+    """A text with every format in it, and other text between."""
+    parts: list[str] = []
+    for one in samples(random.getrandbits(60), 2):
+        parts += (chars(random, BASE64, random.randint(0, 90)), one.text)
+        parts.append(chars(random, URL64, random.randint(0, 90)))
+    return " \n".join(parts)
+
+
+def test_the_search_at_anchors_finds_what_a_search_of_the_whole_text_finds() -> None:
+    """A format is only tried at its anchors: elsewhere it must not match at all."""
+    random = Random(18)
+    search = Search(KNOWN)
+    compared = 0
+    for _ in range(3):
+        text = _of_all_formats(random)
+        found = {(one.order, one.start, one.end) for one in search.found(text)}
+        for order, one in enumerate(KNOWN):
+            for place, hit in _matches(one, text):
+                compared += 1
+                assert (order, *hit.span(one.group)) in found, (one.name, text[place : place + 200])
+    assert compared > 600
+
+
+def _matches(one: SecretFormat, text: str) -> Iterator[tuple[int, re.Match[str]]]:
+    """The matches of a format, begun at every place of a text."""
+    for place in range(len(text)):
+        hit = one.regex.match(text, place)
+        if hit is None or (one.before and not one.before_regex.search(text[:place])):
+            continue
+        if one.accepts is None or one.accepts(hit[one.group]):
+            yield place, hit
+
+
+@pytest.mark.parametrize("one", [*KNOWN, *OPTIONAL], ids=lambda one: f"{one.name}-{one.example}")
+def test_every_repeat_of_a_format_has_a_bound(one: SecretFormat) -> None:
+    """One without would read the rest of the text at every anchor."""
+    for pattern in (one.pattern, one.before):
+        assert _parser.parse(pattern).getwidth()[1] < 1_000_000
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_a_secret_across_two_pieces_of_a_text_is_found(name: str) -> None:
+    """A long text is searched in pieces, and a border may be anywhere in a secret."""
+    for one in samples(19, len(MAKERS[name]), [name]):
+        for into in {*range(0, min(len(one.text), 90), 3), len(one.text)}:
+            before = ("lorem ipsum. " * PIECE)[: PIECE - into - 1] + "\n"
+            found = REDACTOR.text(f"{before}{one.text}\n")
+            assert one.secret not in found, (into, one)
+            assert found.startswith(before)
 
 
 def test_names_of_formats_can_be_marked() -> None:

@@ -1,0 +1,292 @@
+"""Search for secrets of known formats: finds anchors, and matches a format only at its anchor.
+
+An anchor is what every secret of a format has: the beginning of a long word, or a telling name.
+Anchors are found by operations that run in C over a piece of the text; a format's regular
+expression, whose repeats are all bounded, is then matched at one place. So the time grows with the
+text and no faster, and between two pieces other threads can run.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from re import _parser  # type: ignore[attr-defined]
+from typing import NamedTuple
+
+from turnledger.ledger.redaction.patterns import IS, LONG, SecretFormat
+from turnledger.ledger.redaction.rules import marker
+
+# Characters that are searched at once: about a millisecond.
+PIECE = 1 << 16
+# How far before a piece an anchor may begin to matter to it, and how far behind it one may reach.
+_LEAD, _TAIL = 12, 64
+# The characters of tokens; what separates them is a space, or where an escape may follow, "!".
+_IN_WORDS = b"+-/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+_WORDS = bytes(code if code in _IN_WORDS else 32 for code in range(256))
+_MARKED = bytes(33 if code in b"\\[;%" else _WORDS[code] for code in range(256))
+# All characters of tokens alike, so that a long word is found as any text is: where there are few
+# of them, faster than with an expression.
+_ALIKE = bytes(97 if code in _IN_WORDS else 32 for code in range(256))
+_LONG_WORD = b"a" * LONG
+_FEW = 80
+_MARKS = (b"\\", b"%", b"\x1b")
+# The rest of an escape, as in ESCAPED; of mail, =3D.
+_ESCAPE = (
+    r"(?:_{1,2}|[nrtbf0mK]|[0-9]{1,3}m|[0-2]K|[0-9A-Fa-f]{2}|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})?"
+)
+_BEGIN = r"(?:_{1,2}|3D)?"
+# Text without any of these has words alone: no name stands before a value, and no URL.
+_SEPARATORS = (b" ", b":", b"=", b'"', b"'", b">", b"~", b".")
+# After names that are words of prose and code too, a value must follow for anything to be matched.
+_VALUED = ("key", "token", "secret")
+_VALUE = (
+    r"(?i:key|token|secret)(?:-data)?"
+    rf"(?:{IS}|[ \t]{{1,4}}[\"'\\]{{0,16}})[A-Za-z0-9_+/~.%-]{{12}}"
+)
+# A hint is only looked for where one of these is too: finding a character is fastest. It may be
+# behind the piece.
+_REACH = 1_000
+_NEEDED = {"://": b"@", "jdbc:oracle:": b"@", "pwd": b"=", "q~": b"~", ":*:": b"*"}
+# Letters alone, in lower case: whether there is a hint is seen in them first, as they are fewer.
+_LOWER = bytes(code + 32 if 65 <= code <= 90 else code for code in range(256))
+_OTHERS = bytes(code for code in range(256) if not chr(code).isascii() or not chr(code).isalpha())
+
+
+class Found(NamedTuple):
+    """A secret: the number of its format, its span, and where its anchor is."""
+
+    order: int
+    start: int
+    end: int
+    anchor: int
+
+
+class _Entry:
+    """A format in the search, compiled when the first of its anchors is found."""
+
+    __slots__ = ("_before", "_format", "_group", "_match", "_order", "_reach", "literal")
+
+    def __init__(self, order: int, one: SecretFormat, literal: str = "") -> None:
+        self._order, self._format, self.literal = order, one, literal
+        self._match: Callable[[str, int], re.Match[str] | None] | None = None
+        self._before: re.Pattern[str] | None = None
+        self._group: str | int = 0
+        self._reach = 0
+
+    def found(self, text: str, anchor: int) -> Found | None:
+        one = self._format
+        if self._match is None:
+            self._match, self._group = one.regex.match, one.group
+            if one.before:
+                self._before = one.before_regex
+                self._reach = _parser.parse(one.before).getwidth()[1]
+        start = anchor - one.offset
+        hit = self._match(text, start) if start >= 0 else None
+        if hit is None:
+            return None
+        if self._before and not self._before.search(text, max(start - self._reach, 0), start):
+            return None
+        if one.accepts is not None and not one.accepts(hit[self._group]):
+            return None
+        return Found(self._order, *hit.span(self._group), anchor)
+
+
+class _Hint(NamedTuple):
+    """A hint: its text, its letters, what must be there too, and the formats that it leads to."""
+
+    text: bytes
+    letters: bytes
+    needed: bytes | None
+    value: re.Pattern[str] | None
+    entries: list[_Entry]
+
+
+class Search:
+    """The search for some formats. Compiles its expressions when it is made."""
+
+    def __init__(self, formats: Iterable[SecretFormat]) -> None:
+        self.formats = tuple(formats)
+        self.markers = tuple(marker(one.name) for one in self.formats)
+        # By the first character of a word; "" for shapes, which may begin with any.
+        self._by_first: dict[str, list[_Entry]] = {}
+        self._dotted: list[tuple[int, _Entry]] = []
+        dots: list[str] = []
+        hints: dict[str, list[_Entry]] = {}
+        words: list[str] = []
+        for order, one in enumerate(self.formats):
+            for literal in one.literals:
+                words.append(re.escape(literal))
+                entry = _Entry(order, one, literal)
+                self._by_first.setdefault(literal[0], []).append(entry)
+            if one.shape:
+                words.append(one.shape)
+                self._by_first.setdefault("", []).append(_Entry(order, one))
+            for before in one.dots:
+                dots.append(f"(?<={before})")
+                self._dotted.append((width(before), _Entry(order, one)))
+            for hint in one.hints:
+                hints.setdefault(hint, []).append(_Entry(order, one))
+        any_of = trie(words)
+        long = f"(?=[^ !]{{{LONG}}})"
+        # Each begins with one character, which `re` looks for in a fast loop.
+        self._after_space = re.compile(f" {long}{_BEGIN}(?={any_of})".encode())
+        self._begin = re.compile(f"{_BEGIN}(?={any_of})".encode())
+        self._after_mark = re.compile(f"!{long}{_ESCAPE}(?={any_of})".encode())
+        self._after_sign = [
+            (sign, re.compile(f"{re.escape(sign.decode())}{long}_{{0,2}}+(?={any_of})".encode()))
+            for sign in (b"/", b"+")
+        ]
+        self._dot = re.compile(rf"\.(?=[A-Za-z0-9_-]{{20}})(?:{'|'.join(dots)})".encode())
+        value = re.compile(_VALUE)
+        self._hints = [
+            _Hint(
+                hint.encode(),
+                hint.encode().translate(None, _OTHERS),
+                _NEEDED.get(hint),
+                value if hint in _VALUED else None,
+                entries,
+            )
+            for hint, entries in hints.items()
+        ]
+
+    def finds(self, text: str) -> bool:
+        """Whether there is a secret."""
+        return next(self.found(text), None) is not None
+
+    def all(self, text: str) -> list[Found]:
+        """The secrets, in order; of several that overlap, that of the first format."""
+        return _apart(self.found(text))
+
+    def found(self, text: str) -> Iterator[Found]:
+        """The secrets, in no order; they may overlap."""
+        # One byte a character: places are the same, and other alphabets are not in any anchor.
+        data = text.encode("latin-1", "replace")
+        for begin in range(0, len(data), PIECE):
+            end = min(begin + PIECE, len(data))
+            yield from self._at_words(text, data, begin, end)
+            if self._dotted:
+                yield from self._at_dots(text, data, begin, end)
+            if self._hints:
+                yield from self._at_hints(text, data, begin, end)
+
+    def may_follow(self, name: str) -> bool:
+        """Whether a name may make the value after it a secret."""
+        lowered = name.lower().encode("latin-1", "replace")
+        return any(hint.text in lowered for hint in self._hints)
+
+    def _at_words(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
+        first = max(begin - _LEAD, 0)
+        piece = data[first : end + _TAIL]
+        is_marked = any(mark in piece for mark in _MARKS)
+        words = b" " + piece.translate(_MARKED if is_marked else _WORDS)
+        found = [self._at_long_words(words)]
+        if is_marked:
+            found.append(self._after_mark.finditer(words))
+        found += [regex.finditer(words) for sign, regex in self._after_sign if sign in words]
+        shapes = self._by_first.get("", ())
+        for one in chain.from_iterable(found):
+            place = first - 1 + one.end()
+            if begin <= place < end:
+                for entry in chain(self._by_first.get(text[place], ()), shapes):
+                    if text.startswith(entry.literal, place):
+                        secret = entry.found(text, place)
+                        if secret is not None:
+                            yield secret
+
+    def _at_long_words(self, words: bytes) -> Iterator[re.Match[bytes]]:
+        alike = words.translate(_ALIKE)
+        count, place = 0, alike.find(_LONG_WORD)
+        while place >= 0:
+            if count > place // _FEW + 8:
+                yield from self._after_space.finditer(words, place - 1)
+                return
+            found = self._begin.match(words, place)
+            if found is not None:
+                yield found
+            count += 1
+            end = alike.find(b" ", place)
+            place = alike.find(_LONG_WORD, end) if end >= 0 else -1
+
+    def _at_dots(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
+        for one in self._dot.finditer(data, begin, min(end + _TAIL, len(data))):
+            place = one.end()
+            if place > end:
+                break
+            for width, entry in self._dotted:
+                secret = entry.found(text, place - width)
+                if secret is not None:
+                    yield secret
+
+    def _at_hints(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
+        piece = data[max(begin - _TAIL, 0) : end + _TAIL]
+        if not any(mark in piece for mark in _SEPARATORS):
+            return
+        piece = data[begin : end + _TAIL]
+        letters, size, lowered = piece.translate(_LOWER, _OTHERS), end - begin, None
+        for hint in self._hints:
+            if hint.letters not in letters or (
+                hint.needed and data.find(hint.needed, begin, end + _REACH) < 0
+            ):
+                continue
+            if lowered is None:
+                lowered = piece.lower()
+            place = lowered.find(hint.text)
+            while 0 <= place < size:
+                if hint.value is None or hint.value.match(text, begin + place):
+                    for entry in hint.entries:
+                        secret = entry.found(text, begin + place)
+                        if secret is not None:
+                            yield secret
+                place = lowered.find(hint.text, place + len(hint.text))
+
+
+def _apart(found: Iterable[Found]) -> list[Found]:
+    """Secrets that do not overlap."""
+    kept: list[Found] = []
+    group: list[Found] = []
+    reach = 0
+    for one in sorted(found, key=lambda one: (one.start, one.order)):
+        if one.start >= reach and group:
+            kept += _first_of(group)
+            group = []
+        if one.end > one.start:
+            group.append(one)
+            reach = max(reach, one.end)
+    return kept + _first_of(group)
+
+
+def _first_of(group: list[Found]) -> list[Found]:
+    """Of secrets that overlap, those of the first formats."""
+    if len(group) < 2:
+        return group
+    kept: list[Found] = []
+    starts: list[int] = []
+    for one in sorted(group):
+        place = bisect_left(starts, one.end)
+        if not place or kept[place - 1].end <= one.start:
+            kept.insert(place, one)
+            starts.insert(place, one.start)
+    return kept
+
+
+def trie(words: Iterable[str]) -> str:
+    """A regular expression for any of these, each begun with what it has in common with others."""
+    by_first: dict[str, list[str]] = {}
+    for word in words:
+        # A character with its backslash, or a class or group as a whole, which is not divided.
+        first = re.match(r"\\.|[\w-]|\[[^]]+\]\{[0-9]+\}|.*", word, re.DOTALL)
+        assert first is not None
+        by_first.setdefault(first[0], []).append(word[first.end() :])
+    parts = [
+        first if "" in rest else first + trie(rest) for first, rest in by_first.items() if first
+    ]
+    return "" if not parts else parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def width(pattern: str) -> int:
+    """How many characters a regular expression for text of one length matches."""
+    least, most = _parser.parse(pattern).getwidth()
+    assert least == most, pattern
+    return int(most)

@@ -1,0 +1,156 @@
+"""Views of text: escapes, terminal sequences, entities and percent-encoding resolved.
+
+A view is searched like text, and a span in it is mapped back to the text. Only what is around such
+marks is resolved: most text has none. Terminal sequences are left out, since `grep --color` puts
+them into the middle of a key.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from html.entities import html5
+
+from turnledger.ledger.redaction.patterns import LazyRegex
+
+# Escape sequences of a terminal: colours and erasures, and the choice of a character set.
+_SEQUENCE = r"(?:\[[0-?]{0,32}[ -/]{0,2}[@-~]|[()][A-Z0-9])"
+_TERMINAL = rf"\x1b{_SEQUENCE}"
+# Of JSON and code, \u0041, \x41 and \/, with more backslashes for each string around them.
+_ESCAPE = (
+    rf"\\(?:\\{{0,15}}(?:(?:u001[bB]|x1[bB]|033|e){_SEQUENCE}"
+    r"|u(?P<u>[0-9A-Fa-f]{4})|x(?P<x>[0-9A-Fa-f]{2})|(?P<c>[/_-])))"
+)
+_ENTITY = (
+    r"&(?:(?P<name>quot|amp|lt|gt|apos);"
+    r"|#(?:(?P<number>[0-9]{1,5})|[xX](?P<hex>[0-9A-Fa-f]{1,4}));)"
+)
+# By the character that they begin with: `re` looks for one character in a fast loop.
+_BEGUN = {"\x1b": LazyRegex(_TERMINAL), "\\": LazyRegex(_ESCAPE), "&": LazyRegex(_ENTITY)}
+_MARK = LazyRegex(f"{_TERMINAL}|{_ESCAPE}|{_ENTITY}")
+_PERCENT = LazyRegex(r"%(?:25){0,4}(?P<p>[0-9A-Fa-f]{2})")
+_WITH_PERCENT = LazyRegex(f"{_MARK.source}|{_PERCENT.source}")
+# What is resolved with a mark: the word that it is in, up to a length, and what is around that: a
+# name, or a marker. A private key has many words.
+_WORD = 8_000
+_AROUND = 160
+_KEY_WORDS, _KEY = ("-----", "PRIVATE", "Private-"), (2_000, 6_000)
+# Marks that are encoded again, as in JSON in JSON.
+_ROUNDS = 4
+
+
+class View:
+    """A part of a text with its marks resolved, and a map from its places to those of the text."""
+
+    def __init__(self, text: str, first: int, last: int, *, percent: bool = False) -> None:
+        self._first = first
+        self._is_cut = (first > 0, last < len(text))
+        self.text = text[first:last]
+        marks = (_WITH_PERCENT if percent else _MARK).regex
+        if percent:  # a form has plus signs for spaces, and encodes its own
+            self.text = self.text.replace("+", " ")
+        # From the inner to the outer: for each, the ends of what replaces the marks, whether that
+        # is a character, and where the marks end.
+        self._maps: list[tuple[list[int], list[bool], list[int]]] = []
+        for _ in range(_ROUNDS):
+            if marks.search(self.text) is None:
+                break
+            self._resolve(marks)
+
+    def _resolve(self, marks: re.Pattern[str]) -> None:
+        parts: list[str] = []
+        ends: list[int] = []
+        kept: list[bool] = []
+        afters: list[int] = []
+        done = size = 0
+        for found in marks.finditer(self.text):
+            start, after = found.span()
+            char = _character(found)
+            size += start - done + len(char)
+            parts += (self.text[done:start], char)
+            ends.append(size)
+            kept.append(bool(char))
+            afters.append(after)
+            done = after
+        parts.append(self.text[done:])
+        self.text = "".join(parts)
+        self._maps.append((ends, kept, afters))
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The same span in the text, without a terminal sequence before or after it."""
+        for ends, kept, afters in reversed(self._maps):
+            place = bisect_right(ends, start) - 1
+            if place >= 0:
+                start += afters[place] - ends[place]
+            place = bisect_left(ends, end)
+            if place == len(ends) or ends[place] > end or not kept[place]:
+                place -= 1
+            if place >= 0:
+                end += afters[place] - ends[place]
+        return self._first + start, self._first + end
+
+    def cuts(self, start: int, end: int) -> bool:
+        """Whether this span of the view may be a part of something that the view cuts off."""
+        before, after = self._is_cut
+        return (before and start == 0) or (after and end == len(self.text))
+
+
+def _character(found: re.Match[str]) -> str:
+    kind = found.lastgroup
+    if kind is None:
+        return ""
+    given = found[kind]
+    if kind == "c":
+        return given
+    if kind == "name":
+        return html5[given + ";"]
+    return chr(int(given, 10 if kind == "number" else 16))
+
+
+def unescaped(text: str) -> Iterator[View]:
+    """Views of what is around escapes."""
+    spans = sorted(
+        found.span()
+        for char, marks in _BEGUN.items()
+        if char in text
+        for found in marks.regex.finditer(text)
+    )
+    for first, last in _windows(text, spans):
+        yield View(text, first, last)
+
+
+def without_percent(text: str) -> Iterator[View]:
+    """Views of words with percent-encoding, and of what is around them."""
+    if "%" in text:
+        spans = (found.span() for found in _PERCENT.regex.finditer(text))
+        for first, last in _windows(text, spans):
+            yield View(text, first, last, percent=True)
+
+
+def _windows(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What to resolve marks in: each mark with what is around it, in one if they overlap."""
+    has_key = any(word in text for word in _KEY_WORDS)
+    first = last = word = -1
+    for start, end in spans:
+        if end <= word and not has_key:
+            continue
+        before, after, word = _around(text, start, end)
+        if has_key:
+            before, after = min(before, max(start - _KEY[0], 0)), max(after, end + _KEY[1])
+        if before > last:
+            if last >= 0:
+                yield first, last
+            first = before
+        last = max(after, last)
+    if last >= 0:
+        yield first, last
+
+
+def _around(text: str, start: int, end: int) -> tuple[int, int, int]:
+    """A mark with its word and what is around it; and the end of the word."""
+    lowest, highest = max(start - _WORD, 0), min(end + _WORD, len(text))
+    first = max(text.rfind(" ", lowest, start), text.rfind("\n", lowest, start), lowest)
+    ends = (text.find(" ", end, highest), text.find("\n", end, highest))
+    last = min((place for place in ends if place >= 0), default=highest)
+    return max(first - _AROUND, 0), last + _AROUND, last
