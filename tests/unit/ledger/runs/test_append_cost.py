@@ -63,7 +63,7 @@ def test_a_batch_is_looked_at_once_for_secrets() -> None:
     batch = [note(number) for number in range(500)]
     with (
         Ledger.open("memory://") as ledger,
-        patch.object(Redactor, "may_hold_secret", autospec=True, return_value=False) as look,
+        patch.object(Redactor, "may_be_in", autospec=True, return_value=False) as look,
     ):
         ledger.append(new_run_id(), batch, NEW)
     assert look.call_count == 1
