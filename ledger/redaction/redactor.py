@@ -132,6 +132,8 @@ class Redactor:
 
     def may_be_in(self, text: str) -> bool:
         """Whether there may be a secret in text, or in the values of JSON as text."""
+        if not isinstance(text, str):
+            raise InvalidInputError(f"Invalid text: got {type(text).__name__}, expected text.")
         if self._has_own_rules or self._search.finds(text):
             return True
         if _VALUE_KEY in text and self._keyed.may_follow(text):
