@@ -82,3 +82,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_server = "postgres" in item.name.partition("[")[2]
         if on_server or (module is not None and STARTERS & set(vars(module.obj))):
             item.add_marker(pytest.mark.process)
+    # The longest tests begin first, or one worker is still at them when all others are done.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

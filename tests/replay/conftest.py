@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.matrices import further
 from turnledger.ledger import Ledger
 
 pytest.register_assert_rewrite("tests.replay.farm", "tests.replay.shepherd")
@@ -20,7 +21,7 @@ def ledger() -> Iterator[Ledger]:
         yield opened
 
 
-@pytest.fixture
-def farm(ledger: Ledger) -> Farm:
-    """Agents that record in a ledger in memory."""
-    return Farm(ledger)
+@pytest.fixture(params=further(False, True), ids=["some versions", "every version"])
+def farm(request: pytest.FixtureRequest, ledger: Ledger) -> Farm:
+    """Agents that record in a ledger in memory; runs go again up to some or all versions."""
+    return Farm(ledger, every=request.param)

@@ -15,10 +15,16 @@ from turnledger.runtime.replaying.replay import Replayed
 
 
 class Farm:
-    """A ledger, and agents that are all made alike."""
+    """A ledger, and agents that are all made alike.
 
-    def __init__(self, ledger: Ledger) -> None:
+    Args:
+        ledger: Where they are recorded.
+        every: A run is run again up to every version, not only to the first and the last of a tag.
+    """
+
+    def __init__(self, ledger: Ledger, every: bool = True) -> None:
         self.ledger = ledger
+        self._every = every
         self.options: dict[str, Any] = {}
 
     def loop(self, **changed: Any) -> Shepherd:
@@ -58,7 +64,7 @@ class Farm:
         found = self.tags(run)
         missing = [tag for tag in tags if tag not in found]
         assert not missing, f"never recorded: {missing}; there are {found}"
-        return check_again(self.ledger, run, self.dead)
+        return check_again(self.ledger, run, self.dead, self._every)
 
     def events(self, run: UUID) -> list[Event]:
         return [record.event for record in self.ledger.read(run)]

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from tests.agent import USAGE, Crash
+from tests.matrices import further
 from tests.replay.farm import Farm
 from tests.replay.shepherd import DONE, Flock, Job, Sheep
 from turnledger.ledger import ANY, CustomEvent, InnerMessage, TurnledgerError, new_run_id
@@ -206,7 +207,7 @@ def _lives(farm: Farm, number: int) -> list[UUID]:
     return runs
 
 
-@pytest.mark.parametrize("tens", range(6))
+@pytest.mark.parametrize("tens", further(*range(6)))
 def test_whatever_came_of_a_run_it_runs_again(farm: Farm, tens: int) -> None:
     """Ten agents each; the number of the one that does not is told."""
     for number in range(10 * tens, 10 * tens + 10):

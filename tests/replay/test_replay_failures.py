@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agent import says
+from tests.matrices import cells
 from tests.replay.farm import Farm
 from tests.replay.shepherd import DONE, Flock, Sheep, Shepherd, Tally, asks, calls, remembers
 from tests.unit.runtime.clocks import StandingClock
@@ -362,8 +363,7 @@ def test_a_deadline_that_passed_beside_tools(farm: Farm, late: str, width: int) 
     farm.check(run, "run.failed")
 
 
-@pytest.mark.parametrize("most", [1, 12, 13, 25, 26, 38, 39])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(("most", "width"), cells([1, 12, 13, 25, 26, 38, 39], [1, 3]))
 def test_a_budget_that_was_used_up(farm: Farm, most: int, width: int) -> None:
     """Before a request, before a tool, and when the answer is there."""
     farm.options = {}
@@ -428,8 +428,7 @@ _OUTCOMES: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("name", _OUTCOMES)
+@pytest.mark.parametrize(("name", "width"), cells(list(_OUTCOMES), [1, 3]))
 def test_whatever_a_handler_gives_back(farm: Farm, name: str, width: int) -> None:
     """What it changed before it failed did not happen, then and now."""
 
@@ -450,8 +449,7 @@ _REFUSED = {
 }
 
 
-@pytest.mark.parametrize("width", [1, 2, 3])
-@pytest.mark.parametrize("name", _REFUSED)
+@pytest.mark.parametrize(("name", "width"), cells(list(_REFUSED), [1, 2, 3]))
 def test_calls_that_were_refused(farm: Farm, name: str, width: int) -> None:
     """Alone and beside others, before them and after."""
     refused = _REFUSED[name]

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from tests.agent import Crash, says
+from tests.matrices import cells, further
 from tests.replay.farm import Farm
 from tests.replay.shepherd import (
     DONE,
@@ -75,9 +76,10 @@ def dies_in(*call_ids: str, error: type[BaseException] = Crash) -> Handler:
 # --- people -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [1, 2])
-@pytest.mark.parametrize("decision", ["completed", "failed", "retry"])
-@pytest.mark.parametrize("text", ["", "I looked: all fine."])
+@pytest.mark.parametrize(
+    ("decision", "text", "width"),
+    cells(["completed", "failed", "retry"], ["", "I looked: all fine."], [1, 2]),
+)
 def test_a_person_decided(
     farm: Farm, decision: Literal["completed", "failed", "retry"], text: str, width: int
 ) -> None:
@@ -102,9 +104,10 @@ def test_a_person_decided_before_anybody_asked(farm: Farm) -> None:
     farm.check(run, "tool_call.decided", "run.completed")
 
 
-@pytest.mark.parametrize("policy", ["retry", "fail", "ask"])
-@pytest.mark.parametrize("error", [Crash, KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize(
+    ("policy", "error", "width"),
+    cells(["retry", "fail", "ask"], [Crash, KeyboardInterrupt, SystemExit], [1, 3]),
+)
 def test_an_interrupted_tool(
     farm: Farm, policy: str, error: type[BaseException], width: int
 ) -> None:
@@ -263,7 +266,7 @@ def _forks(farm: Farm, run: UUID) -> list[UUID]:
     return made
 
 
-@pytest.mark.parametrize("seeds", [False, True])
+@pytest.mark.parametrize("seeds", further(True, False))
 def test_forks_at_every_version(farm: Farm, seeds: bool) -> None:
     """Each is recovered, if it can be, and runs again on its own record."""
 
@@ -434,8 +437,7 @@ _CHANGES: dict[str, Callable[[Session], object]] = {
 }
 
 
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("name", _CHANGES)
+@pytest.mark.parametrize(("name", "width"), cells(list(_CHANGES), [1, 3]))
 def test_whatever_a_tool_changes(farm: Farm, name: str, width: int) -> None:
     """In the session, in every way that there is."""
 
@@ -549,8 +551,7 @@ _TURNS: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 
 
-@pytest.mark.parametrize("width", [1, 2, 3])
-@pytest.mark.parametrize("name", _TURNS)
+@pytest.mark.parametrize(("name", "width"), cells(list(_TURNS), [1, 2, 3]))
 def test_sections_that_are_opened(farm: Farm, name: str, width: int) -> None:
     """Alone and beside other calls, which are done all the same."""
 

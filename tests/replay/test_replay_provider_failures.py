@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.providers.harness import PROVIDERS, under_test
 from tests.crash.agents import Agent, Order
 from tests.crash.provided import script_of
+from tests.matrices import cells
 from tests.replay import elsewhere
 from tests.replay.test_replay_providers import NAMES, WAYS, check
 from tests.servers.serving import Answer, Asked, CutBody, HalfStream, Raw, Script, Scripted, Status
@@ -46,7 +47,7 @@ _SCRIPTS: dict[str, tuple[Script, bool]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "stream"), WAYS, ids=NAMES)
+@pytest.mark.parametrize(("name", "stream"), cells(list(PROVIDERS), [False, True]), ids=NAMES)
 def test_failures_of_every_provider(name: str, stream: bool, tmp_path: Path) -> None:
     """However it failed, and whether it was tried again: the record says enough."""
     url, ended = str(tmp_path / "ledger.db"), {}

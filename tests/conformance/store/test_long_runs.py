@@ -19,6 +19,7 @@ import pytest
 from benchmarks.long_events import START, long_run, write
 from benchmarks.long_steps import Taken
 from tests.conformance.harness import StoreUnderTest
+from tests.matrices import further
 from tests.soaking import rounds
 from turnledger.ledger import (
     ANY,
@@ -112,6 +113,7 @@ def _peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("store", further("postgres", "sqlite", "memory"), indirect=True)
 def test_what_passes_events_on_takes_no_more_memory_for_a_longer_run(
     store: StoreUnderTest,
 ) -> None:
@@ -129,6 +131,7 @@ def test_what_passes_events_on_takes_no_more_memory_for_a_longer_run(
     assert not {name: pair for name, pair in grown.items() if pair[1] > MORE * pair[0] + NOISE}
 
 
+@pytest.mark.parametrize("shared_store", further("sqlite", "postgres"), indirect=True)
 def test_an_import_takes_no_more_memory_for_a_longer_run(
     shared_store: StoreUnderTest, tmp_path: Path
 ) -> None:

@@ -10,10 +10,12 @@ from io import BytesIO
 from uuid import uuid4
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from tests.conformance.harness import PostgresStore, SQLiteStore, StoreUnderTest
 from tests.conformance.samples import WHEN
+from tests.matrices import further
 from tests.secret_samples import MAKERS, Sample, samples
 from turnledger.ledger import (
     ANY,
@@ -198,6 +200,7 @@ def _careless_export() -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.parametrize("store", further("sqlite", "postgres", "memory"), indirect=True)
 def test_of_an_import_none_is_in_the_store(store: StoreUnderTest) -> None:
     """A file of a ledger that kept its secrets brings none of them along."""
     file = BytesIO(_careless_export())

@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from tests.matrices import cells
 from tests.secret_samples import samples
 from tests.unit.adapters.http.calling import Api
 from turnledger.adapters.http.routes.run import events as routes
@@ -87,8 +88,7 @@ def compared(response: httpx.Response) -> Any:
     return response.status_code, headers, found
 
 
-@pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(("name", "times"), cells(list(BODIES), [1, 2]))
 def test_an_answer_is_that_of_the_route(name: str, times: int) -> None:
     """To the same body in the same state: status, headers, members and what is recorded."""
     found = []

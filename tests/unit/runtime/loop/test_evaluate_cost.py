@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agent import calls, says
+from tests.matrices import cells
 from tests.unit.runtime.evaluations import Scripted, Sum, events, on, prompt_of, tool
 from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallCompleted
 from turnledger.runtime import Reply, Session, enable_inner_message_recording
@@ -112,8 +113,7 @@ class Priced(Scripted):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("amended", [False, True])
-@pytest.mark.parametrize("recording", [False, True])
+@pytest.mark.parametrize(("recording", "amended"), cells([False, True], [False, True]))
 def test_a_turns_bookkeeping_costs_the_same_however_long_the_run_is(
     recording: bool, amended: bool
 ) -> None:
