@@ -231,10 +231,16 @@ def test_a_call_that_its_caller_cancels_is_an_outcome_once_the_run_goes_on() -> 
 
     with wrapped(way, script) as there:
 
+        async def once_asked(limit: asyncio.Timeout) -> None:
+            while not there.server.asked:
+                await asyncio.sleep(0.001)
+            limit.reschedule(asyncio.get_running_loop().time() + 0.5)
+
         async def asked(client: Any, **options: Any) -> str:
             async with run("r", ledger=there.ledger, **options):
                 try:
-                    async with asyncio.timeout(0.2):
+                    async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as tasks:
+                        tasks.create_task(once_asked(limit))
                         return await way.ask(client, SAID)
                 except TimeoutError:
                     return await way.ask(client, SAID, model="gpt-other")
@@ -258,10 +264,14 @@ def test_code_that_does_not_cancel_a_cancelled_call_again_gets_a_time_out() -> N
     with wrapped(way, lambda asked: Hang()) as there:
 
         async def story() -> None:
-            client = there.client(timeout=0.4)
             async with run("r", ledger=there.ledger):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(way.ask(client, SAID), 0.2)
+                task = asyncio.create_task(way.ask(there.client(), SAID))
+                while not there.server.asked:
+                    await asyncio.sleep(0.001)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+            client = there.client(timeout=0.4)
             with no_network():
                 async with run("r", ledger=there.ledger):
                     with pytest.raises(openai.APITimeoutError):
