@@ -20,7 +20,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 
-THREADS, TURNS = 32, 20
+THREADS, TURNS = 32, 50
 
 
 def test_many_threads_append_to_one_run(surface: Surface) -> None:

@@ -78,7 +78,7 @@ def fuzz(served: Served, processes: Processes, *options: object) -> str:
     "options",
     [
         ("--phases", "coverage"),
-        ("--phases", "fuzzing,stateful", "--max-examples", 10),
+        ("--phases", "fuzzing,stateful", "--max-examples", 25),
     ],
     ids=["coverage", "fuzzing and stateful"],
 )

@@ -47,7 +47,7 @@ from turnledger.ledger.events.chain import link
 from turnledger.ledger.events.types import EVENT_TYPES
 
 # How many single-byte changes each store is put through; a round trip costs more on some.
-CHANGES = {"memory": 1000, "sqlite": 1000, "postgres": 400}
+CHANGES = {"memory": 2000, "sqlite": 2000, "postgres": 400}
 
 
 class Crime:

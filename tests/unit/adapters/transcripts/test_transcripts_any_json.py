@@ -62,7 +62,7 @@ bodies = st.one_of(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(data=bodies)
 def test_any_json_is_read_or_refused(name: str, data: Any) -> None:
     """A reader gives a transcript or a TranscriptError, and a transcript can be recorded."""

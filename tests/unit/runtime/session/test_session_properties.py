@@ -220,7 +220,7 @@ def a_session(sort: str) -> Iterator[Session]:
             yield session
 
 
-SORTS = [("memory", 100), ("attached memory", 60), ("sqlite", 15), ("attached sqlite", 15)]
+SORTS = [("memory", 150), ("attached memory", 150), ("sqlite", 15), ("attached sqlite", 15)]
 
 
 @pytest.mark.parametrize(("sort", "examples"), SORTS)
