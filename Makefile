@@ -11,14 +11,14 @@ DEV := $(VENV)/.installed
 DOCS := $(VENV)/.installed-docs
 FULL := $(VENV)/.installed-full
 SOAK := $(VENV)/.installed-soak
-# Three workers on two cores: many tests wait for a server, a process or a time-out.
+# Four workers on two cores: many tests wait for a server, a process or a time-out.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/frameworks
 FRAMEWORK_TESTS := bin/python -m pytest -n 4 --dist worksteal tests/frameworks
 SOAK_MINUTES ?= 30
 export SOAK_MINUTES
 # mkdocs-material prints that it reaches its end of life in 2027: known, and not news at each build.
 export NO_MKDOCS_2_WARNING := 1
-# Tests start thousands of processes, and three workers import all of the tests: each would compile
+# Tests start thousands of processes, and four workers import all of the tests: each would compile
 # the same files again if Python were told to keep nothing of it.
 unexport PYTHONDONTWRITEBYTECODE
 # What `make sandbox-tests` demands: bubblewrap, podman or both.

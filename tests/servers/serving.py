@@ -254,6 +254,8 @@ class StrictServer:
 def _handler_for(server: StrictServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # Else a body waits up to 40 ms for the client's word that it has the head.
+        disable_nagle_algorithm = True
 
         def log_message(self, *args: Any) -> None:
             pass
