@@ -52,7 +52,7 @@ newest: $(DEV)  ## tests under the newest releases of the frameworks
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	sed 's/==.*//' tests/frameworks/requirements.txt > $(NEWEST)/requirements.txt
-	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable '.[postgres]' --group dev \
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable '.[postgres]' --group tests \
 	  --requirement $(NEWEST)/requirements.txt
 	$(NEWEST)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
@@ -206,7 +206,7 @@ $(BENCH_PEERS)/.installed: benchmarks/peers_requirements.txt
 $(FRAMEWORKS)/.installed: tests/frameworks/requirements.txt pyproject.toml | links
 	$(PYTHON) -m venv $(FRAMEWORKS)
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(FRAMEWORKS)/bin/python -m pip install --quiet --editable '.[postgres]' --group dev \
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --editable '.[postgres]' --group tests \
 	  --requirement tests/frameworks/requirements.txt
 	@touch $@
 

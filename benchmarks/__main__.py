@@ -15,60 +15,41 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import (
-    appending,
-    async_runs,
-    disk,
-    encoding,
-    event_cost,
-    folding,
-    growing,
-    http,
-    http_folds,
-    long_run,
-    looping,
-    moments,
-    page,
-    postgres,
-    reading,
-    redaction,
-    replaying,
-    start_up,
-    tables,
-)
+from benchmarks import growing, long_run
 from benchmarks.measuring import Result, shown
 from benchmarks.recorded import Recorded, machine, path_for
 from benchmarks.report import report
 
+# By name, the module: each is imported when it is run, as not all are where a framework is.
 PARTS = {
-    "append": appending,
-    "redaction": redaction,
-    "http": http,
-    "read": reading,
-    "fold": folding,
-    "moments": moments,
-    "http_folds": http_folds,
-    "page": page,
-    "tables": tables,
-    "loop": looping,
-    "async": async_runs,
-    "encode": encoding,
-    "event_cost": event_cost,
-    "replay": replaying,
-    "start_up": start_up,
-    "disk": disk,
-    "postgres": postgres,
-    "long_run": long_run,
-    "growth": growing,
+    "append": "appending",
+    "redaction": "redaction",
+    "http": "http",
+    "read": "reading",
+    "fold": "folding",
+    "moments": "moments",
+    "http_folds": "http_folds",
+    "page": "page",
+    "tables": "tables",
+    "loop": "looping",
+    "async": "async_runs",
+    "encode": "encoding",
+    "event_cost": "event_cost",
+    "replay": "replaying",
+    "start_up": "start_up",
+    "disk": "disk",
+    "postgres": "postgres",
+    "long_run": "long_run",
+    "growth": "growing",
 }
 # Takes an hour and 10 GB: `make scale`.
 SCALE = "scale"
 # Run only when they are named: one needs a framework, and runs where it is installed, the others
 # take minutes on a PostgreSQL of their own.
 NAMED_PARTS = {
-    "langgraph": "benchmarks.langgraph_threads",
-    "dask": "benchmarks.dask_rebuild",
-    "at_scale": "benchmarks.at_scale",
+    "langgraph": "langgraph_threads",
+    "dask": "dask_rebuild",
+    "at_scale": "at_scale",
 }
 
 
@@ -107,10 +88,9 @@ def _measured(name: str, folder: Path, events: int | None) -> Iterator[Result]:
         return growing.measure(folder, events or growing.BRIEFLY)
     if name == "long_run":
         return long_run.measure(folder, events or long_run.EVENTS)
-    if name in NAMED_PARTS:
-        measured: Iterator[Result] = import_module(NAMED_PARTS[name]).measure(folder)
-        return measured
-    return PARTS[name].measure(folder)
+    module = PARTS.get(name) or NAMED_PARTS[name]
+    measured: Iterator[Result] = import_module(f"benchmarks.{module}").measure(folder)
+    return measured
 
 
 if __name__ == "__main__":
