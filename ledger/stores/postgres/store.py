@@ -218,10 +218,11 @@ class PostgresStore(SQLStore):
         deadline, nap = time.monotonic() + GRACE, SHORTEST_NAP
         while True:
             self._check_open()
+            # With the limit as a value, a large table would be planned for anew each time.
             found = read(
                 f"SELECT {ROW} FROM events WHERE position > %s AND position < {SETTLED} "
-                "AND position <= %s ORDER BY position LIMIT %s",
-                (position, last, limit),
+                f"AND position <= %s ORDER BY position LIMIT {limit:d}",
+                (position, last),
             )
             if found or time.monotonic() > deadline or not self._has_more(position, last):
                 return found
@@ -230,8 +231,8 @@ class PostgresStore(SQLStore):
 
     def rows_before(self, position: int, limit: int) -> list[Columns]:
         return self._all(
-            f"SELECT {ROW} FROM events WHERE position < ? ORDER BY position DESC LIMIT ?",
-            (position, limit),
+            f"SELECT {ROW} FROM events WHERE position < ? ORDER BY position DESC LIMIT {limit:d}",
+            (position,),
         )
 
     def _has_more(self, position: int, last: int) -> bool:
