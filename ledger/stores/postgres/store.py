@@ -218,7 +218,7 @@ class PostgresStore(SQLStore):
         deadline, nap = time.monotonic() + GRACE, SHORTEST_NAP
         while True:
             self._check_open()
-            # With the limit as a value, a large table would be planned for anew each time.
+            # With the limit as a value, PostgreSQL would plan again for each read of a large table.
             found = read(
                 f"SELECT {ROW} FROM events WHERE position > %s AND position < {SETTLED} "
                 f"AND position <= %s ORDER BY position LIMIT {limit:d}",
