@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.projections.given import continues, folded, forks, replies
+from tests.unit.projections.given import continues, folded, forks, records, replies
 from turnledger.ledger import ModelCallFailed, RunStarted
-from turnledger.projections import Usage
+from turnledger.projections import RunState, Usage
 from turnledger.projections.views.usage import Tokens
 
 FAILED = ModelCallFailed(evaluation_id="e1", turn=1, error_type="Timeout", error_message="slow")
@@ -13,14 +13,20 @@ BEFORE_ESTIMATES = "740f07dbf592536d34e965b6a8921bd0178033ed8b4b5de763d0f27617e9
 
 
 def test_usage_adds_up() -> None:
-    """It is never replaced by the last one (X25)."""
-    usage = folded(
-        RunStarted(),
-        replies(1, input_tokens=10, output_tokens=5, cached_tokens=2),
-        replies(2, input_tokens=20, output_tokens=7, reasoning_tokens=3),
-    ).usage
-    assert usage.total == Tokens(2, 30, 12, 2, 3)
-    assert usage.total.total_tokens == 42
+    """It is never replaced by the last one (X25), in one fold or in one for each reply."""
+    events = records(
+        [
+            RunStarted(),
+            replies(1, input_tokens=10, output_tokens=5, cached_tokens=2),
+            replies(2, input_tokens=20, output_tokens=7, reasoning_tokens=3),
+        ]
+    )
+    at_once = one_by_one = RunState.initial()
+    for event in events:
+        one_by_one = one_by_one.after([event])
+    for state in (at_once.after(events), one_by_one):
+        assert state.usage.total == Tokens(2, 30, 12, 2, 3)
+        assert state.usage.total.total_tokens == 42
 
 
 def test_usage_is_known_by_model() -> None:
