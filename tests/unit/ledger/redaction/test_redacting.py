@@ -565,6 +565,37 @@ def test_state_that_would_be_redacted_is_refused(data: Any, paths: list[str]) ->
         assert ledger.prepare(event).event == ledger.redact(event) != event
 
 
+def test_state_is_recorded_redacted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """By the setting. The log says once for an append what had which format, and no secret."""
+    redactor = Redactor(on_redacted="warn")
+    with Ledger.open("memory://", redactor=redactor) as ledger:
+        run = new_run_id()
+        states = [CustomEvent(kind="acme.state", data={"keys": [TOKEN, n, TOKEN]}) for n in (1, 2)]
+        entries = [ledger.prepare(state, exact=("data",)) for state in states]
+        note = CustomEvent(kind="acme.note", data={"said": TOKEN})
+        appended = ledger.append(run, [*entries, ledger.prepare(note)], NEW)
+        made = ledger.record(run, 1).event
+        assert made.data["keys"] == ["[redacted: github-token]", 1, "[redacted: github-token]"]  # type: ignore[union-attr]
+        assert sorted(appended.redacted) == [1, 2, 3]
+    [warning] = [one for one in caplog.records if one.name == "turnledger.redaction"]
+    said = warning.getMessage()
+    assert warning.levelname == "WARNING"
+    assert said.count("CustomEvent.data.keys[0] (github-token)") == 2
+    assert str(run) in said
+    assert "said" not in said  # it is not read back as state
+    assert TOKEN not in said
+
+
+def test_state_that_its_reader_can_not_take_redacted_is_refused() -> None:
+    """By either setting: it could never be read again, and a ledger is append-only."""
+    redactor = Redactor(fields=["step"], on_redacted="warn")
+    state = CustomEvent(kind="acme.state", data={"step": 3})
+    with Ledger.open("memory://", redactor=redactor) as ledger:
+        with pytest.raises(RedactedStateError, match=r'"warn" does not apply.*invalid literal'):
+            ledger.prepare(state, exact=("data",), takes=lambda made: int(made.data["step"]))
+        assert ledger.prepare(state, exact=("data",), takes=repr).redacted_state
+
+
 def test_only_the_named_fields_must_be_exact() -> None:
     """A secret elsewhere in the event is replaced, as ever; state without one is as given."""
     done = ToolCallCompleted(evaluation_id="", call_id="a#1", name=TOKEN, value={"n": [1, "x"]})
