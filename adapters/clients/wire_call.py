@@ -32,6 +32,7 @@ from turnledger.adapters.clients.replies import (
 from turnledger.adapters.clients.wire_request import WireRequest, read_request
 from turnledger.ledger import Event, RedactedPart, TurnledgerError
 from turnledger.ledger.redaction.events import new_formats
+from turnledger.ledger.redaction.safe_logging import warn_of_redacted
 from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, raise_outcome
@@ -240,7 +241,11 @@ class WireCall:
         """
         failure = self._failure(error)
         if answer is not None and self.is_model:
-            failure["value"], _ = answer.data(self._redact, names_blobs=False)
+            redaction = _Redaction(self._redact)
+            failure["value"], _ = answer.data(redaction, names_blobs=False)
+            if redaction.parts:
+                what = f"a stream that broke off is recorded redacted, call {step.call_id}"
+                warn_of_redacted(what, redaction.parts)
         return step.fail_with(**failure)
 
     def answered(self, step: OpenStep, answer: Answer, *, handed_on: bool = False) -> StepOutcome:

@@ -287,3 +287,19 @@ def test_a_streamed_secret_is_refused_by_either_setting(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(UnrecordableResultError, match="has parts of it already"):
                 in_run(ledger, work)
+
+
+@pytest.mark.parametrize(
+    ("story", "field"),
+    [(_langgraph, "id"), (_adk_session, "timestamp"), (_adk_session, "time")],
+)
+def test_state_that_can_not_be_read_with_a_mark_is_refused(
+    tmp_path: Path, story: Callable[[Ledger, bool], Any], field: str
+) -> None:
+    """A ledger is append-only: such a thread or session could never be loaded again."""
+    redactor = Redactor(formats=[], fields=[field], on_redacted="warn")
+    with (
+        Ledger.open(tmp_path / "a.db", redactor=redactor) as ledger,
+        pytest.raises(RedactedStateError, match=r'on_redacted="warn" does not apply'),
+    ):
+        story(ledger, False)

@@ -97,7 +97,8 @@ class TurnledgerSessionService(BaseSessionService):
 
     Args:
         ledger: An open ledger, or the path or URL of one. An event that the ledger's redactor
-            would change is refused (RedactedStateError): the model would be sent another text.
+            would change is refused (RedactedStateError): the model would be sent another text. With
+            the redactor's `on_redacted="warn"` it is recorded redacted.
     """
 
     def __init__(self, ledger: AnyLedger) -> None:
@@ -271,7 +272,7 @@ def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any], event_id: UU
         tags={NAME_TAG: key.session, **tags},
     )
     first = ledger.prepare(
-        Draft(started, first_id), exact=("request",), takes=lambda made: _fold(None, iter([made]))
+        Draft(started, first_id), exact=("request",), takes=lambda made: float(made.request["time"])
     )
     changes = _scope_changes(ledger, key, scopes, first_id)
     append_together(ledger, [(run_id, [first]), *changes], {})

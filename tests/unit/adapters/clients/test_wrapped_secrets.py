@@ -72,7 +72,7 @@ def test_a_secret_that_is_said_is_not_stored(
 
 @pytest.mark.process
 @pytest.mark.parametrize("way", [way for way in WAYS if way.stream], ids=str)
-def test_a_secret_in_a_stream_that_was_left_halts_the_run(way: Way) -> None:
+def test_a_secret_in_a_stream_that_was_left_is_refused(way: Way) -> None:
     """Its reader went on with the pieces that it had, and a resume would get others."""
     text = f"You said {SECRET}. And much more, word by word."
     with (

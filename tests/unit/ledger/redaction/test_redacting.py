@@ -244,7 +244,7 @@ SLOW = (
 def test_a_pattern_with_many_ways_to_match_needs_re2(
     regex: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hold up every append, for a text that somebody else writes."""
+    """It would hold up every append, for a text of another author."""
     redactor = Redactor(patterns=[SecretPattern("mine", regex)], formats=[])
     assert redactor.text("a" * 29 + "-") == "a" * 29 + "-"
     assert len(redactor.text("a" * 100_000)) <= 100_000
@@ -288,7 +288,7 @@ def test_a_name_that_can_not_be_marked_is_refused(name: Any) -> None:
         Redactor(fields=[name])
 
 
-def test_a_format_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_format_is_refused() -> None:
     """A misspelt format would leave its secrets in."""
     with pytest.raises(InvalidInputError, match="formats: unknown format 'openai'"):
         Redactor(formats=["openai"])
