@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.servers.serving import Answer, Asked, Call, StrictServer
+from tests.servers.serving import Answer, Asked, Call, CutBody, StrictServer
 from tests.unit.adapters.clients.stories import Stopped
-from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells
+from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells, wrapped
 from turnledger.adapters.clients.stream_redaction import redacted_stream
 from turnledger.ledger import Ledger, ModelReplied
 from turnledger.ledger.redaction import STANDARD, Redactor
@@ -99,6 +99,36 @@ def test_a_secret_in_a_stream_that_was_left_is_refused(way: Way) -> None:
 
         there.run(story)
         assert SECRET not in there.text("x")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("way", cells([way for way in WAYS if way.stream]))
+def test_a_secret_in_a_stream_that_broke_off_is_logged(
+    way: Way, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call has failed all the same; a resume gets its pieces without the secret."""
+    answer = CutBody(Answer(f"You said {SECRET}. {'And more, word by word. ' * 20}"))
+    with wrapped(way, lambda asked: answer) as there:
+
+        async def asked(client: Any) -> str:
+            text = ""
+            async with run("x", ledger=there.ledger):
+                try:
+                    async for piece in way.pieces(client, [("user", "Go.")]):
+                        text += piece
+                except Exception:
+                    return text
+            raise AssertionError("the stream did not break")
+
+        async def story() -> None:
+            client = there.client(max_retries=0)
+            assert SECRET in await asked(client)
+            assert "[redacted: github-token]" in await asked(client)
+
+        there.run(story)
+        assert SECRET not in there.text("x")
+    [warning] = [one for one in caplog.records if one.name == "turnledger.redaction"]
+    assert "broke off" in warning.getMessage()
 
 
 @pytest.mark.parametrize(
