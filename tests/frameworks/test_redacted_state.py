@@ -98,7 +98,7 @@ def _adk_session(ledger: Ledger, dies: bool) -> Any:
         await service.list_sessions(app_name="shop")
         found = await service.get_session(**ADK)
         assert found is not None
-        texts = {found.events[0].content.parts[0].text, *found.state.values()}  # type: ignore[union-attr, index]
+        texts = {found.events[0].content.parts[0].text, *found.state.values()}
         assert len(found.state) == 4
         return "".join(map(str, texts))
 
