@@ -143,14 +143,26 @@ class RedactedStateError(InvalidInputError):
     `paths` are the places of these parts, `CustomEvent.data.user.token`.
     """
 
-    def __init__(self, paths: Sequence[str], *, marker: str) -> None:
+    def __init__(self, paths: Sequence[str], *, marker: str, refused_because: str = "") -> None:
+        """Say which parts they are.
+
+        Args:
+            paths: The places of the parts.
+            marker: What would stand in place of the first one.
+            refused_because: Why `on_redacted="warn"` does not help; empty if it does.
+        """
         self.paths = tuple(paths)
         more = f" (and {len(self.paths) - 1} more places)" if len(self.paths) > 1 else ""
+        warn = (
+            f' on_redacted="warn" does not apply: {refused_because}.'
+            if refused_because
+            else ' Redactor(on_redacted="warn") records it redacted, and logs a warning.'
+        )
         super().__init__(
             f"{self.paths[0]}{more}: the redactor would record this as {marker!r}, and it is read "
             "back as state, which would silently be another one. Keep the secret out of the "
             "state, or open the ledger with a redactor that leaves it: "
-            "Ledger.open(url, redactor=Redactor(formats=[...])), or redactor=None."
+            f"Ledger.open(url, redactor=Redactor(formats=[...])), or redactor=None.{warn}"
         )
 
 

@@ -268,15 +268,23 @@ class Ledger:
 
     # --- writing ---
 
-    def prepare(self, event: Event | Draft, *, exact: Collection[str] = ()) -> Entry:
+    def prepare(
+        self,
+        event: Event | Draft,
+        *,
+        exact: Collection[str] = (),
+        takes: Callable[[Any], object] | None = None,
+    ) -> Entry:
         """Encode and check an event once, to append later; `Entry.event` is as it will be read.
 
         Args:
             event: An event, or a draft with an id of the caller's.
-            exact: Fields that are read back as state: RedactedStateError if the redactor would
-                replace a part of one.
+            exact: Fields that are read back as state. If the redactor would replace a part of one,
+                its `on_redacted` decides: RedactedStateError, or a warning when it is appended.
+            takes: Called with an event of which such a part was replaced: what it raises for one
+                that its reader can't take is a RedactedStateError.
         """
-        return prepare(event, self._codec, self._clock, exact)
+        return prepare(event, self._codec, self._clock, exact, takes)
 
     def append(
         self,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 from tempfile import TemporaryDirectory
-from typing import Any, Generic, TypeAlias, TypeVar, get_args
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -44,7 +44,6 @@ from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_tur
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.run_control import at_the_disk
-from turnledger.runtime.agent.tools.redacted_arguments import RedactedArguments
 from turnledger.runtime.bus import ControlBus, InProcessEventBus
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointBackend,
@@ -114,8 +113,7 @@ class MainLoopConfig:
     own, in seconds. By default there is none: a time-out moves handlers to other threads, where
     SQLite connections and event loops of the caller's thread can't be used. `output_retries` is
     how often, in one evaluation, the model is asked again for an output that can't be parsed; it
-    is told what is wrong. With `redacted_arguments="refuse"`, a tool is not called with arguments
-    that have a mark where a secret was taken out: the model is told which. "call" calls it.
+    is told what is wrong.
     """
 
     deadline: Deadline | timedelta | None = None
@@ -123,18 +121,12 @@ class MainLoopConfig:
     max_turns: int | None = MAX_TURNS
     tool_timeout: float | None = None
     output_retries: int = 0
-    redacted_arguments: RedactedArguments = "refuse"
 
     def __post_init__(self) -> None:
         checked_turns(self.max_turns)
         seconds = self.tool_timeout
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
             raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
-        if self.redacted_arguments not in get_args(RedactedArguments):
-            raise InvalidInputError(
-                f"Invalid redacted_arguments {self.redacted_arguments!r}: expected 'refuse' or "
-                "'call'."
-            )
         retries = self.output_retries
         if type(retries) is not int or retries < 0:
             raise InvalidInputError(
@@ -392,7 +384,6 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             lease=self._lease,
             name=self._name,
             tool_timeout=self._config.tool_timeout,
-            redacted_arguments=self._config.redacted_arguments,
             output_retries=self._config.output_retries,
             overrides_store=self._overrides_store,
             overrides_tag=self._overrides_tag,

@@ -133,8 +133,9 @@ class SyncRecording(_Recording):
         if is_streamed(last):
             kind = stream_class(SyncTee, self.wrapping.http.SyncByteStream)
             return self.handed_on(last, stream=kind(Tee(call, step, last)))
-        raise_if_unrecordable(call.answered(step, whole_answer(last)))
-        return self.handed_on(last, content=last.content)
+        outcome = call.answered(step, whole_answer(last))
+        raise_if_unrecordable(outcome)
+        return self.handed_on(last, content=call.body(outcome, step, last.content))
 
     def close(self) -> None:
         """Nothing: the connections are those of the client that was given to `wrap`."""
@@ -216,8 +217,9 @@ class AsyncRecording(_Recording):
         if is_streamed(last):
             kind = stream_class(AsyncTee, self.wrapping.http.AsyncByteStream)
             return self.handed_on(last, stream=kind(Tee(call, step, last)))
-        raise_if_unrecordable(await off_loop(partial(call.answered, step, whole_answer(last))))
-        return self.handed_on(last, content=last.content)
+        outcome = await off_loop(partial(call.answered, step, whole_answer(last)))
+        raise_if_unrecordable(outcome)
+        return self.handed_on(last, content=call.body(outcome, step, last.content))
 
     async def aclose(self) -> None:
         """Nothing: the connections are those of the client that was given to `wrap`."""
@@ -299,7 +301,7 @@ class Tee:
     def ended(self) -> None:
         """The stream is at its end: record it, before its reader knows."""
         if self._ends():
-            raise_if_unrecordable(self._call.answered(self._step, self._answer()))
+            self._record(self._answer())
 
     def broke(self, error: Exception) -> None:
         """The connection broke in the middle of it."""
@@ -309,7 +311,11 @@ class Tee:
     def settle(self) -> None:
         """Its reader has left it: record it as far as it came."""
         if self._ends():
-            self._call.answered(self._step, self._answer(left=True))
+            self._record(self._answer(left=True))
+
+    def _record(self, answer: Answer) -> None:
+        """Record what came; UnrecordableResultError if a resume would hand on other pieces."""
+        raise_if_unrecordable(self._call.answered(self._step, answer, handed_on=True))
 
     def abandon(self) -> None:
         """Leave it without an outcome."""

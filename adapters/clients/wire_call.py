@@ -30,7 +30,9 @@ from turnledger.adapters.clients.replies import (
     read_reply,
 )
 from turnledger.adapters.clients.wire_request import WireRequest, read_request
-from turnledger.ledger import Event, TurnledgerError
+from turnledger.ledger import Event, RedactedPart, TurnledgerError
+from turnledger.ledger.redaction.events import new_formats
+from turnledger.ledger.redaction.safe_logging import warn_of_redacted
 from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, raise_outcome
@@ -239,16 +241,27 @@ class WireCall:
         """
         failure = self._failure(error)
         if answer is not None and self.is_model:
-            failure["value"], _ = answer.data(self._redact, names_blobs=False)
+            redaction = _Redaction(self._redact)
+            failure["value"], _ = answer.data(redaction, names_blobs=False)
+            if redaction.parts:
+                what = f"a stream that broke off is recorded redacted, call {step.call_id}"
+                warn_of_redacted(what, redaction.parts)
         return step.fail_with(**failure)
 
-    def answered(self, step: OpenStep, answer: Answer) -> StepOutcome:
-        """Record an answer as the outcome."""
+    def answered(self, step: OpenStep, answer: Answer, *, handed_on: bool = False) -> StepOutcome:
+        """Record an answer as the outcome.
+
+        Args:
+            step: The call.
+            answer: The answer.
+            handed_on: Whether its reader has it already, as a stream.
+        """
         if answer.status >= 400 and self.is_model:
             return step.fail_with(**self._failure(answer))
-        data, blobs = answer.data(self._redact, names_blobs=self.is_model)
+        redaction = _Redaction(self._redact)
+        data, blobs = answer.data(redaction, names_blobs=self.is_model)
         if not self.is_model:
-            return step.complete(data)
+            return step.complete(data, redacted=redaction.parts, handed_on=handed_on)
         reply = self._read(answer)
         events: tuple[Event, ...] = ()
         message_id = None
@@ -263,7 +276,21 @@ class WireCall:
             finish_reason=reply.finish_reason,
             model=reply.model,
             message_id=message_id,
+            redacted=redaction.parts,
+            handed_on=handed_on,
         )
+
+    def body(self, outcome: StepOutcome, step: OpenStep, body: bytes) -> bytes:
+        """The body of an answer for the live program: as a resume gets it, if it was redacted.
+
+        Args:
+            outcome: The recorded answer.
+            step: The call.
+            body: What came.
+        """
+        if not (step.is_redacted or (outcome.failed and self.is_model)):
+            return body
+        return answer_of(outcome.value, self.scope.ledger.blob).body
 
     def _read(self, answer: Answer) -> ReadReply:
         assert self.asked.endpoint is not None
@@ -298,6 +325,24 @@ class WireCall:
     @property
     def _redact(self) -> Callable[[str], str]:
         return self.scope.ledger.redact_text
+
+
+class _Redaction:
+    """Redacts the text of an answer, and remembers what it found."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._formats: dict[str, None] = {}
+
+    def __call__(self, text: str) -> str:
+        made = self._redact(text)
+        if made != text:
+            self._formats.update(dict.fromkeys(new_formats(text, made)))
+        return made
+
+    @property
+    def parts(self) -> tuple[RedactedPart, ...]:
+        return (RedactedPart("value.text", tuple(self._formats)),) if self._formats else ()
 
 
 def whole_answer(response: Any) -> Answer:

@@ -7,6 +7,7 @@ and keeps what differs from an earlier request; each message is recorded once.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -128,6 +129,8 @@ class ModelStep:
         usage: TokenUsage,
         model: str = "",
         finish_reason: str = "",
+        handed_on: bool = False,
+        takes: Callable[[Any], object] | None = None,
     ) -> StepOutcome:
         """Record the reply.
 
@@ -138,6 +141,8 @@ class ModelStep:
             usage: The tokens.
             model: The model that replied.
             finish_reason: Why the reply ended.
+            handed_on: Whether the caller has a part of `data` already.
+            takes: Raises for a redacted value that the caller can't take.
         """
         events: tuple[Event, ...] = ()
         message_id = None
@@ -150,6 +155,8 @@ class ModelStep:
             model=model,
             finish_reason=finish_reason,
             message_id=message_id,
+            handed_on=handed_on,
+            takes=takes,
         )
 
     async def fail(self, step: OpenStep, error: BaseException, errors: ModelErrors) -> None:

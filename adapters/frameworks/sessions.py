@@ -273,9 +273,25 @@ def end_session(ledger: Ledger, run_id: UUID) -> None:
     ledger.append(run_id, deleted, ANY)
 
 
-def entry_of(ledger: Ledger, kind: str, data: Any, event_id: UUID) -> Entry:
-    """An entry as a custom event; RedactedStateError if it would not be read back as it is."""
-    return ledger.prepare(Draft(CustomEvent(kind=kind, data=data), event_id), exact=("data",))
+def entry_of(
+    ledger: Ledger,
+    kind: str,
+    data: Any,
+    event_id: UUID,
+    takes: Callable[[Any], object] | None = None,
+) -> Entry:
+    """An entry as a custom event; RedactedStateError if it is not to be redacted.
+
+    Args:
+        ledger: The ledger.
+        kind: The event's kind.
+        data: The entry, JSON.
+        event_id: The event's id.
+        takes: Raises for a redacted entry that can't be read.
+    """
+    event = CustomEvent(kind=kind, data=data)
+    reads = None if takes is None else lambda made: takes(made.data)
+    return ledger.prepare(Draft(event, event_id), exact=("data",), takes=reads)
 
 
 def now(ledger: Ledger) -> datetime:

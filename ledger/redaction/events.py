@@ -123,17 +123,26 @@ class RedactedPart(msgspec.Struct, frozen=True):
     path: str
     formats: tuple[str, ...]
 
+    @property
+    def field(self) -> str:
+        """The event's field that it is in."""
+        return self.path.partition(".")[0].partition("[")[0]
+
+    def __str__(self) -> str:
+        path = self.path[:200] if self.path.isprintable() else repr(self.path[:200])
+        return f"{path} ({', '.join(self.formats)})"
+
 
 def redacted_parts(given: Event, made: Event) -> tuple[RedactedPart, ...]:
     """What a redactor changed in an event."""
     return tuple(
-        RedactedPart(path.removeprefix("."), _formats(before, after))
+        RedactedPart(path.removeprefix("."), new_formats(before, after))
         for path, before, after in replaced_parts(given, made, "")
     )
 
 
-def _formats(given: Any, made: Any) -> tuple[str, ...]:
-    """The marks that a value has, and did not have before."""
+def new_formats(given: Any, made: Any) -> tuple[str, ...]:
+    """The formats whose marks a value has, and did not have before it was redacted."""
     return tuple(Counter(re.findall(_MARK, str(made))) - Counter(re.findall(_MARK, str(given))))
 
 

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakSet
 
 from turnledger.ledger.arguments import check_methods
@@ -53,9 +53,13 @@ class Redactor:
         patterns: Regular expressions of one's own.
         fields: Keys of JSON objects and fields of events whose whole value is replaced, whatever
             it looks like; "config.password" is a password in a config.
+        on_redacted: What happens where a program goes on with what was redacted: arguments of a
+            tool call, a value of a step, a state or message that is read back. "refuse" does not
+            make the call or record the state; "warn" goes on with the markers, and logs which
+            places had which formats.
 
     Raises:
-        InvalidInputError: A format is unknown, or a name is invalid.
+        InvalidInputError: A format is unknown, or a name or `on_redacted` is invalid.
     """
 
     def __init__(
@@ -65,7 +69,9 @@ class Redactor:
         also: Iterable[str] = (),
         patterns: Iterable[SecretPattern] = (),
         fields: Iterable[str] = (),
+        on_redacted: Literal["refuse", "warn"] = "refuse",
     ) -> None:
+        self.on_redacted = on_redacted
         self._names = None if formats is None else _checked(formats, "formats")
         self._more = _checked(also, "also")
         self.patterns = _patterns(patterns)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, TypedDict
+from typing import Any, BinaryIO, Literal, TypedDict
 
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import InvalidInputError, short_repr
@@ -15,7 +15,7 @@ from turnledger.ledger.redaction.linear import Expression
 from turnledger.ledger.redaction.patterns import LazyRegex
 
 _NAME = LazyRegex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEYS = ("formats", "also", "fields", "patterns")
+_KEYS = ("formats", "also", "fields", "patterns", "on_redacted")
 # The most that is read of a file: a device may have no end.
 _LONGEST = 1024 * 1024
 _PATTERN_KEYS = ("name", "regex", "fields")
@@ -161,6 +161,7 @@ class Rules(TypedDict, total=False):
     also: list[str]
     fields: list[str]
     patterns: list[SecretPattern]
+    on_redacted: Literal["refuse", "warn"]
 
 
 def read_rules(file: BinaryIO) -> Rules:
@@ -176,6 +177,8 @@ def read_rules(file: BinaryIO) -> Rules:
     for key in ("formats", "also", "fields"):
         if key in given:
             rules[key] = _texts(given[key], key)
+    if "on_redacted" in given:
+        rules["on_redacted"] = given["on_redacted"]
     patterns = given.get("patterns", [])
     if not isinstance(patterns, list) or not all(isinstance(one, dict) for one in patterns):
         raise InvalidInputError("patterns: expected tables, [[patterns]].")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from turnledger.ledger.redaction.redactor import STANDARD, WITH_OWN_RULES
 
+_MOST_NAMED = 5
 _FORMATTER = logging.Formatter()
 
 
@@ -41,3 +43,18 @@ def logger_of(name: str) -> logging.Logger:
     logger = logging.getLogger(name)
     logger.addFilter(_FILTER)
     return logger
+
+
+_logger = logger_of("turnledger.redaction")
+
+
+def warn_of_redacted(what: str, parts: Sequence[object]) -> None:
+    """Log that a program goes on with what was redacted, by `on_redacted="warn"`.
+
+    Args:
+        what: What it goes on with.
+        parts: The redacted parts; the first few are named.
+    """
+    named = ", ".join(str(part) for part in parts[:_MOST_NAMED])
+    more = f", and {len(parts) - _MOST_NAMED} more" if len(parts) > _MOST_NAMED else ""
+    _logger.warning("%s: %s%s", what, named, more)

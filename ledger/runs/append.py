@@ -24,6 +24,7 @@ from turnledger.ledger.errors import (
     IntegrityFailureError,
     InvalidEventError,
     InvalidInputError,
+    RedactedStateError,
     RunClaimedError,
     RunNotFoundError,
     StaleEpochError,
@@ -56,13 +57,35 @@ _STARTED = RunStarted.tag
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """An event, encoded and checked, with the id that it will have, and what was redacted."""
+    """An event, encoded and checked, with the id that it will have, and what was redacted.
+
+    `exact` are the fields that are read back as state.
+    """
 
     event_id: str
     tag: str
     data: bytes
     event: Event
     redacted: tuple[RedactedPart, ...] = ()
+    exact: tuple[str, ...] = ()
+
+    @property
+    def redacted_state(self) -> tuple[RedactedPart, ...]:
+        """What was redacted of the fields that are read back as state."""
+        if not self.exact or not self.redacted:
+            return ()
+        return tuple(one for one in self.redacted if one.field in self.exact)
+
+    def refused(self, why: str = "") -> RedactedStateError:
+        """The error that refuses its redacted state.
+
+        Args:
+            why: Why `on_redacted="warn"` does not apply; empty if it would.
+        """
+        parts = self.redacted_state
+        paths = [f"{type(self.event).__name__}.{part.path}"[:200] for part in parts]
+        marker = ", ".join(f"[redacted: {name}]" for name in parts[0].formats)
+        return RedactedStateError(paths, marker=marker, refused_because=why)
 
 
 class AppendRequest(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ Everything that can be refused without looking at the run is refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
@@ -19,6 +19,7 @@ from turnledger.ledger.errors import (
     InvalidEventError,
     InvalidInputError,
     InvalidRunIdError,
+    error_message,
     short_repr,
 )
 from turnledger.ledger.events.blobs import blob_name
@@ -32,6 +33,7 @@ from turnledger.ledger.events.types import (
     RunClaimed,
     RunStarted,
 )
+from turnledger.ledger.redaction.safe_logging import warn_of_redacted
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.record import Draft
@@ -137,9 +139,10 @@ def build_request(
     """
     if known not in ("refuse", "skip"):
         raise InvalidInputError(f'Invalid known={short_repr(known)}: expected "refuse" or "skip".')
+    run = _texts[run_id.int] if type(run_id) is UUID else canonical_id(run_id)
     return AppendRequest(
-        _texts[run_id.int] if type(run_id) is UUID else canonical_id(run_id),
-        _entries(events, codec, clock),
+        run,
+        _entries(run, events, codec, clock),
         ANY_VERSION if expected is ANY else _version(expected),
         epoch if epoch is None else _epoch(epoch),
         _named(_each(blobs, "blobs"), codec.limits) if blobs != () else {},
@@ -165,14 +168,21 @@ def _batch(events: Appendable | Iterable[Appendable], limits: Limits) -> list[Ap
     return list(islice(_each(events, "events"), limits.max_batch_events + 1))
 
 
-def prepare(item: Appendable, codec: Codec, clock: Clock, exact: Collection[str] = ()) -> Entry:
+def prepare(
+    item: Appendable,
+    codec: Codec,
+    clock: Clock,
+    exact: Collection[str] = (),
+    takes: Callable[[Any], object] | None = None,
+) -> Entry:
     """The event encoded, checked and named by an id; an Entry has all that already.
 
     Args:
         item: An event, a draft or an entry.
         codec: Encodes and checks the event.
         clock: Gives an id to an event without one.
-        exact: Fields that the redactor must leave as they are.
+        exact: Fields that are read back as state.
+        takes: Raises for an event whose state was redacted, if its reader can't take it.
     """
     if isinstance(item, Entry):
         return item
@@ -180,11 +190,20 @@ def prepare(item: Appendable, codec: Codec, clock: Clock, exact: Collection[str]
         given = item.event_id
         # Each id is seen once: no use to remember it.
         event_id = str(given) if type(given) is UUID else canonical_id(given, "event id")
-        return Entry(event_id, *codec.encode_checked(item.event, exact))
-    return Entry(clock.new_id(), *codec.encode_checked(item, exact))
+        entry = Entry(event_id, *codec.encode_checked(item.event, exact), tuple(exact))
+    else:
+        entry = Entry(clock.new_id(), *codec.encode_checked(item, exact), tuple(exact))
+    if takes is not None and entry.redacted_state:
+        try:
+            takes(entry.event)
+        except Exception as error:
+            raise entry.refused(f"redacted it is invalid, {error_message(error)}") from error
+    return entry
 
 
-def _entries(given: Appendable | Iterable[Appendable], codec: Codec, clock: Clock) -> list[Entry]:
+def _entries(
+    run: str, given: Appendable | Iterable[Appendable], codec: Codec, clock: Clock
+) -> list[Entry]:
     limits, ids_given = codec.limits, False
     if type(given) in _TYPES:  # one event, as most appends have it
         event: Any = given
@@ -209,7 +228,22 @@ def _entries(given: Appendable | Iterable[Appendable], codec: Codec, clock: Cloc
         limits.check("One append, in bytes", total, "max_batch_bytes")
     if ids_given:
         _refuse_twice([entry.event_id for entry in entries])
+        warn_of_redacted_state(run, entries)
     return entries
+
+
+def warn_of_redacted_state(run: str, entries: Iterable[Entry]) -> None:
+    """Log which parts of state are recorded redacted, once for an append.
+
+    Args:
+        run: The run.
+        entries: The events of the append.
+    """
+    found = [
+        f"{type(entry.event).__name__}.{part}" for entry in entries for part in entry.redacted_state
+    ]
+    if found:
+        warn_of_redacted(f"state of run {run} is recorded redacted, and read back so", found)
 
 
 def _check_tag(entry: Entry) -> None:

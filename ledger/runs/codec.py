@@ -197,7 +197,8 @@ class Codec:
     def encode_checked(self, event: Event, exact: Collection[str] = ()) -> Encoded:
         """An event encoded and checked, without secrets.
 
-        RedactedStateError if the redactor would change a field that `exact` names.
+        RedactedStateError if the redactor would change a field that `exact` names, unless its
+        `on_redacted` is "warn".
         """
         if exact != ():
             _check_names(event, exact)
@@ -208,7 +209,7 @@ class Codec:
             without = redacted(decoded, self.redactor)
             if without is decoded:
                 return tag, data, decoded, ()
-            if exact:
+            if exact and self.redactor.on_redacted == "refuse":
                 _refuse_redacted(decoded, without, exact)
             return *self._encode_checked(without), redacted_parts(decoded, without)
         except InvalidInputError as error:

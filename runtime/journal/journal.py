@@ -49,7 +49,6 @@ from turnledger.projections.projection import tags_of
 from turnledger.runtime.agent.models.limits import TurnLimit
 from turnledger.runtime.agent.prompts.override_texts import RecordedPrompt
 from turnledger.runtime.agent.run_control import at_the_disk
-from turnledger.runtime.agent.tools.redacted_arguments import RedactedArguments
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
 
@@ -154,8 +153,6 @@ class Journal:
         self.checkpoint_interval = 0
         # Seconds for tools that have no time-out of their own; None means no limit.
         self.tool_timeout: float | None = None
-        # Whether tools are called with arguments that a secret was taken out of.
-        self.redacted_arguments: RedactedArguments = "refuse"
         # How often the model may be asked again for an output that can't be parsed.
         self.output_retries = 0
         # Whether the claim's lease was lost to another worker.

@@ -14,7 +14,6 @@ from typing import Any
 from turnledger.ledger import Clock, Ledger, RunStarted
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.agent.tools.redacted_arguments import RedactedArguments
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoveryConfig
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
@@ -41,7 +40,6 @@ class LoopHost:
         name: The name of the agent whose runs these are; empty if it has none.
         prepare: Lets the sections of a prompt put what they need into the resources of a new run.
         tool_timeout: Seconds for tools that have no time-out of their own.
-        redacted_arguments: Whether tools are called with arguments that a secret was taken out of.
         output_retries: How often the model is asked again for an output that can't be parsed.
         overrides_store: Has texts that replace those of the prompt; None if there is none.
         overrides_tag: Which of the store's texts new evaluations are begun with.
@@ -65,7 +63,6 @@ class LoopHost:
     name: str = ""
     prepare: Callable[[Prompt[Any], ExecutionState], None] = prepare_resources
     tool_timeout: float | None = None
-    redacted_arguments: RedactedArguments = "refuse"
     output_retries: int = 0
     overrides_store: PromptOverridesStore | None = None
     overrides_tag: str = "latest"

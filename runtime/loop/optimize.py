@@ -286,7 +286,6 @@ def _host(
             lease=LEASE,
             prepare=prepare,
             tool_timeout=journal.tool_timeout,
-            redacted_arguments=journal.redacted_arguments,
         )
 
 

@@ -149,7 +149,6 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     recovery = host.recovery
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
     journal.tool_timeout = host.tool_timeout
-    journal.redacted_arguments = host.redacted_arguments
     journal.output_retries = host.output_retries
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
     journal.turn_limit = work.turn_limit()

@@ -93,6 +93,7 @@ class RunBlock:
         started: RunStarted,
         *,
         replay: bool = False,
+        takes: Callable[[Any], object] | None = None,
         **resuming: Unpack[Resuming],
     ) -> None:
         """Prepare a block; entering it opens the run.
@@ -103,16 +104,18 @@ class RunBlock:
             started: Its first event, if it is new. If it is not, it must have been begun by an
                 event of the same request type, agent and request.
             replay: Whether to perform nothing, and compare with the record.
+            takes: Raises for a redacted request that the workflow can't take.
             resuming: How it is gone on with, if it was interrupted.
         """
         self._open_ledger, self.run_id, self._started = ledger, run_id, started
-        self._replay, self._resuming = replay, resuming
+        self._replay, self._resuming, self._takes = replay, resuming, takes
         self._heartbeat: LeaseHeartbeat | None = None
         self._is_used = False
         self._token: Token[Any] | None = None
         self._recorder: StepRecorder | None = None
         # What a workflow returned, as JSON; recorded when the run is completed.
         self.output: Any = None
+        self._completed: Entry | None = None
         # Whether a replay has ended as the run did, and else how it differs.
         self.agrees = False
         self.divergence: Divergence | None = None
@@ -168,10 +171,30 @@ class RunBlock:
         ledger.append(self.run_id, first, NEW)
         return self.run_id
 
-    def _first(self, ledger: Ledger) -> tuple[RunStarted, Entry]:
+    @property
+    def redacted_request(self) -> Any:
+        """The recorded request, if it was redacted; else None."""
+        started = self._recorder.index.started if self._recorder is not None else None
+        if started is None or started.request == self._started.request:
+            return None
+        return started.request
+
+    def end_with(self, output: Any) -> Any:
+        """Set what a workflow returned, JSON; the value as it will be recorded."""
+        assert self._recorder is not None
+        done = RunCompleted(output=output)
+        self._completed = self._recorder.ledger.prepare(done, exact=("output",))
+        made: Any = self._completed.event
+        self.output = made.output
+        return self.output
+
+    def _first(self, ledger: Ledger) -> tuple[Any, Entry]:
         now = to_datetime(ledger.clock.micros())
         started = replace(self._started, requested_at=now, catalogue=CATALOGUE)
-        return started, ledger.prepare(started, exact=("request",))
+        takes = self._takes
+        reads = None if takes is None else lambda made: takes(made.request)
+        first = ledger.prepare(started, exact=("request",), takes=reads)
+        return first.event, first
 
     def _begun(self, ledger: Ledger) -> StepRecorder:
         started, first = self._first(ledger)
@@ -184,7 +207,7 @@ class RunBlock:
         reader = ledger.checked(self.run_id)
         for record in reader.read_on():
             index.take(record)
-        check_begun_by(self.run_id, index.started, self._started)
+        self._check_begun(ledger, index)
         info = ledger.run(self.run_id)
         if info.status == "completed":
             return self._reading(ledger, index, "ended")
@@ -251,8 +274,14 @@ class RunBlock:
         index = StepIndex()
         for record in ledger.read(self.run_id):
             index.take(record)
-        check_begun_by(self.run_id, index.started, self._started)
+        self._check_begun(ledger, index)
         return index
+
+    def _check_begun(self, ledger: Ledger, index: StepIndex) -> None:
+        mine: Any = self._started
+        if index.started is not None and index.started.request != mine.request:
+            mine = ledger.redact(mine)  # as it is recorded with on_redacted="warn"
+        check_begun_by(self.run_id, index.started, mine)
 
     def _reading(self, ledger: Ledger, index: StepIndex, mode: Mode) -> StepRecorder:
         return StepRecorder(ledger, self.run_id, index, _never, mode=mode)
@@ -337,7 +366,7 @@ class RunBlock:
             unknown = recorder.index.undecided()
             if unknown:
                 recorder.wait_for(unknown)
-            recorder.append([RunCompleted(output=self.output)])
+            recorder.append([self._completed or RunCompleted()])
             return
         self._compare(recorder, self.output)
 

@@ -31,8 +31,9 @@ class UnrecordableResultError(TurnledgerError, RuntimeError):
     def __init__(self, call_id: str, why: str) -> None:
         self.call_id, self.why = call_id, why
         super().__init__(
-            f"Step {call_id} has happened, and its result can't be recorded: {why}. It is not "
-            "repeated. Return what JSON can hold, and annotate the function with its type."
+            f"Step {call_id} has happened, and its result can't be recorded: "
+            f"{why.rstrip('.')}. It is not repeated. Return what JSON can hold, without secrets, "
+            "and annotate the function with its type."
         )
 
 

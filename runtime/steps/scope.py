@@ -274,7 +274,7 @@ def _live(scope: StepScope, step: OpenStep, value: T, codec: StepCodec[T]) -> T:
     else:
         outcome = step.complete(data)
     raise_outcome(outcome, step.spec.raises)
-    return made
+    return codec.decode(outcome.value) if step.is_redacted else made
 
 
 async def off_loop(work: Callable[[], T]) -> T:

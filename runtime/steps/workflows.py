@@ -243,7 +243,7 @@ class Workflow(Generic[InputT, OutputT]):
             request_id=new_run_id(),
             tags={**(tags or {}), **named},
         )
-        return RunBlock(partial(opened, ledger), run_id_for(name), started)
+        return RunBlock(partial(opened, ledger), run_id_for(name), started, takes=self.input_from)
 
     def _recorded(
         self,
@@ -276,7 +276,7 @@ class Workflow(Generic[InputT, OutputT]):
         if self.is_async:
             return self._on_a_loop(block, value)
         with block:
-            made = self._output(block, self.function(value))
+            made = self._output(block, self.function(self._given(block, value)))
         return WorkflowResult(block.run_id, made)
 
     def _on_a_loop(self, block: RunBlock, value: Any) -> WorkflowResult[OutputT]:
@@ -291,14 +291,18 @@ class Workflow(Generic[InputT, OutputT]):
 
     async def _async(self, block: RunBlock, value: Any) -> WorkflowResult[OutputT]:
         async with block:
-            found = self.function(value)
+            found = self.function(self._given(block, value))
             made = self._output(block, await found if self.is_async else found)
         return WorkflowResult(block.run_id, made)
 
+    def _given(self, block: RunBlock, value: Any) -> Any:
+        """The input, as a recovery will give it."""
+        recorded = block.redacted_request
+        return value if recorded is None else self._input_of(recorded, block.run_id)
+
     def _output(self, block: RunBlock, value: Any) -> OutputT:
         try:
-            block.output = self._value.encode(value)
-            return cast(OutputT, self._value.decode(block.output))
+            return cast(OutputT, self._value.decode(block.end_with(self._value.encode(value))))
         except SchemaError as error:
             raise UnrecordableResultError(f"{self.name} (its result)", str(error)) from error
 

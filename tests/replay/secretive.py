@@ -17,9 +17,8 @@ from uuid import UUID
 
 from tests.agent import ScriptedLoop, calls, says, task
 from tests.secret_samples import samples
-from turnledger.ledger import Ledger
+from turnledger.ledger import Ledger, Redactor
 from turnledger.runtime import (
-    MainLoopConfig,
     Prompt,
     Reply,
     Session,
@@ -46,6 +45,8 @@ REQUESTED, SEEDED, ARGUMENT, RESULT, NOTED, REPLIED, THROWN = (
         ],
     )
 )
+# The ledger's redactor: calls are made with what is left of their arguments.
+WARNS = Redactor(on_redacted="warn")
 ALL = (REQUESTED, SEEDED, ARGUMENT, RESULT, NOTED, REPLIED, THROWN)
 
 
@@ -113,10 +114,9 @@ def loop(ledger: Ledger) -> Secretive:
         _reply,
         adapter_options={"throttle": policy},
         ledger=ledger,
-        config=MainLoopConfig(redacted_arguments="call"),
     )
 
 
 if __name__ == "__main__":
-    with Ledger.open(sys.argv[1]) as ledger:
+    with Ledger.open(sys.argv[1], redactor=WARNS) as ledger:
         loop(ledger).execute(Ask(f"what {REQUESTED} opens"), run_id=UUID(sys.argv[2]))

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from tests.replay import secretive
-from tests.replay.secretive import ALL, Ask, Note, Secretive, loop
+from tests.replay.secretive import ALL, WARNS, Ask, Note, Secretive, loop
 from tests.secret_samples import samples
 from turnledger.ledger import (
     CheckpointReached,
@@ -69,7 +69,7 @@ def _assert_clean(*places: bytes | str) -> None:
 
 def test_a_live_run_shows_the_model_what_is_recorded(tmp_path: Path) -> None:
     """If the model were sent more than the record has, a recovered run would go another way."""
-    with Ledger.open(tmp_path / "runs.db") as ledger:
+    with Ledger.open(tmp_path / "runs.db", redactor=WARNS) as ledger:
         run = new_run_id()
         response, session = loop(ledger).execute(
             Ask(f"what {secretive.REQUESTED} opens"), run_id=run
@@ -91,7 +91,7 @@ def test_a_run_that_was_killed_goes_on_and_replays_though_the_secret_is_another(
     done = _in_process(db, run, DIES_IN=call)
     assert done.returncode == -signal.SIGKILL
     monkeypatch.setenv("ROTATED", SECOND)
-    with Ledger.open(db) as ledger:
+    with Ledger.open(db, redactor=WARNS) as ledger:
         response, _ = loop(ledger).recover(run)
         assert response.text == "The key is [redacted: aws-access-key-id]."
         secretive.SENT.clear()
@@ -114,7 +114,7 @@ def _outcome(ledger: Ledger, run: UUID) -> str:
 
 def test_a_replay_with_other_rules_parts_from_the_record(tmp_path: Path) -> None:
     """What is compared is what would be recorded: without the rules, the secrets are news."""
-    with Ledger.open(tmp_path / "runs.db") as ledger:
+    with Ledger.open(tmp_path / "runs.db", redactor=WARNS) as ledger:
         run = new_run_id()
         loop(ledger).execute(Ask("anything"), run_id=run)
     with Ledger.open(tmp_path / "runs.db", redactor=None) as ledger:
@@ -123,7 +123,7 @@ def test_a_replay_with_other_rules_parts_from_the_record(tmp_path: Path) -> None
 
 def test_a_divergence_shows_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report of a replay is printed, and goes into the logs of the tests."""
-    with Ledger.open(tmp_path / "runs.db") as ledger:
+    with Ledger.open(tmp_path / "runs.db", redactor=WARNS) as ledger:
         run = new_run_id()
         loop(ledger).execute(Ask("anything"), run_id=run)
         monkeypatch.setenv("ROTATED", f"{SECOND} and more")
@@ -137,7 +137,12 @@ def test_a_divergence_shows_no_secret(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_ones_own_rules_hold_for_a_run(tmp_path: Path) -> None:
     """The redactor of the ledger is the one of the loop, too."""
-    rules = Redactor(formats=[], patterns=[SecretPattern("word", "anything")], fields=["where"])
+    rules = Redactor(
+        formats=[],
+        patterns=[SecretPattern("word", "anything")],
+        fields=["where"],
+        on_redacted="warn",
+    )
     with Ledger.open(tmp_path / "runs.db", redactor=rules) as ledger:
         run = new_run_id()
         loop(ledger).execute(Ask("anything"), run_id=run)

@@ -141,8 +141,8 @@ def _durable_model(generate: Any) -> Any:
         begun = await call.begin()
         if isinstance(begun, StepOutcome):
             raise_model_outcome(begun, _ERRORS)
-            for data in begun.value:
-                yield _response(data)
+            for recorded in _responses(begun.value):
+                yield recorded
             return
         async for response in _live(scope, call, begun, generate(llm_request, stream=stream)):
             yield response
@@ -205,8 +205,14 @@ def _completed(call: ModelStep, step: OpenStep, whole: list[Any]) -> list[Any]:
         usage=usage_in(_WIRE, answer),
         model=last.get("modelVersion", ""),
         finish_reason=str(last.get("finishReason", "")),
+        handed_on=len(data) > 1,
+        takes=_responses,
     )
     raise_outcome(outcome)
+    return _responses(outcome.value if step.is_redacted else data)
+
+
+def _responses(data: Any) -> list[Any]:
     return [_response(one) for one in data]
 
 
@@ -260,15 +266,16 @@ def _durable_tool(name: str, run: Any, policy: OnInterrupt) -> Any:
         scope = current_scope()
         if scope is None:
             return await run(args=args, tool_context=tool_context)
-        recorder, is_live = scope.recorder, False
+        recorder = scope.recorder
+        # What the tool did in this process, beside its result.
+        did: Any = None
 
         async def call() -> Any:
-            nonlocal is_live
-            is_live = True
+            nonlocal did
             result = await run(args=args, tool_context=tool_context)
             recorder.check()  # a tool may have caught what halts the run
-            actions = tool_context.actions.model_dump(mode="json", exclude_defaults=True)
-            return {"result": to_jsonable_python(result), "actions": actions}
+            did = tool_context.actions.model_dump(mode="json", exclude_defaults=True)
+            return {"result": to_jsonable_python(result), "actions": did}
 
         confirmed = tool_context.tool_confirmation
         key = tool_context.function_call_id
@@ -283,7 +290,7 @@ def _durable_tool(name: str, run: Any, policy: OnInterrupt) -> Any:
             done = await aperform(spec, call, AsItIs())
         except OutcomeUnknownError as error:
             return {"error": str(error)}  # for the model
-        if not is_live:
+        if did != done["actions"]:  # it is answered from the record, or was redacted
             _apply(tool_context, done["actions"])
         return done["result"]
 

@@ -97,7 +97,8 @@ class TurnledgerSessionService(BaseSessionService):
 
     Args:
         ledger: An open ledger, or the path or URL of one. An event that the ledger's redactor
-            would change is refused (RedactedStateError): the model would be sent another text.
+            would change is refused (RedactedStateError): the model would be sent another text. With
+            the redactor's `on_redacted="warn"` it is recorded redacted.
     """
 
     def __init__(self, ledger: AnyLedger) -> None:
@@ -270,7 +271,9 @@ def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any], event_id: UU
         request={"state": scopes.session, "time": seconds},
         tags={NAME_TAG: key.session, **tags},
     )
-    first = ledger.prepare(Draft(started, first_id), exact=("request",))
+    first = ledger.prepare(
+        Draft(started, first_id), exact=("request",), takes=lambda made: float(made.request["time"])
+    )
     changes = _scope_changes(ledger, key, scopes, first_id)
     append_together(ledger, [(run_id, [first]), *changes], {})
 
@@ -285,7 +288,9 @@ def _append(ledger: Ledger, key: SessionKey, event: Event, event_id: UUID | None
     event_id = event_id or uuid5(run_id, f"{event.id} {sha256(canonical(data)).hexdigest()}")
     if recorded_ids(ledger, [event_id]):
         return is_step  # by an earlier attempt of the step: the session's object lacks it
-    drafts: list[Draft | Entry] = [entry_of(ledger, EVENT, data, event_id)]
+    drafts: list[Draft | Entry] = [
+        entry_of(ledger, EVENT, data, event_id, takes=Event.model_validate)
+    ]
     said, blobs = message_events(ledger, run_id, event_id, data)
     for number, one in enumerate(said):
         drafts.append(Draft(one, uuid5(event_id, f"event {number}")))

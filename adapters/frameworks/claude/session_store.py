@@ -76,7 +76,8 @@ class TurnledgerSessionStore(SessionStore):
 
     Args:
         ledger: An open ledger, or the path or URL of one. An entry that the ledger's redactor
-            would change is refused (RedactedStateError): the CLI resumes from what it wrote.
+            would change is refused (RedactedStateError): the CLI resumes from what it wrote. With
+            the redactor's `on_redacted="warn"` it is recorded redacted.
     """
 
     def __init__(self, ledger: AnyLedger) -> None:

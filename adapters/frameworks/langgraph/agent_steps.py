@@ -140,9 +140,9 @@ class AgentStep:
         except Exception as error:
             outcome = step.unrecordable(f"{type(error).__name__}: {error}")
         else:
-            outcome = step.complete(data, **self.about(value))
+            outcome = step.complete(data, takes=self.decode, **self.about(value))
         raise_outcome(outcome, self.spec.raises)
-        return self.remember(made)
+        return self.remember(self.decode(outcome.value) if step.is_redacted else made)
 
     # --- what kinds of calls differ in ---
 

@@ -70,6 +70,8 @@ _ATTEMPTS = 100
 _NAMESPACES = 32
 # What is written when a task is interrupted or fails: the graph stops, or is about to.
 _STOPS = (INTERRUPT, ERROR)
+# What may be redacted of an event: values, and not the ids that a checkpoint is found by.
+_VALUES = ("data.rest", "data.metadata", "data.values", "data.writes")
 # Seconds that a step waits for its checkpoint to be recorded.
 _PATIENCE = 10.0
 
@@ -94,6 +96,9 @@ class Thread:
         self._early: dict[tuple[str, str], list[Callable[[], None]]] = {}
         # A checkpoint was recorded.
         self._recorded = Condition(self.lock)
+        # Whether state was recorded redacted in this process. Then its lists are not stored as
+        # derived data, which is not redacted: what is known of them here has the secret.
+        self._is_redacted = False
         # The run that the middleware has open.
         self.opened: OpenRun | None = None
 
@@ -178,7 +183,7 @@ class Thread:
         data["rest"] = typed_json(writer, draft.rest, ("rest",))
         data["metadata"] = typed_json(writer, draft.metadata, ("metadata",))
         data["values"] = values
-        due = list(self._due(writer.lists, values))
+        due = list(self._due(writer.lists, values)) if not self._is_redacted else []
         event = CustomEvent(kind=CHECKPOINT, data=data, blobs=tuple(writer.blobs))
         # The checkpoint is the last event of its commit: a fork begins at the end of one.
         events = [*self._conversation(run, fork, entered), event]
@@ -186,7 +191,7 @@ class Thread:
         entry = self.runs.find(ns, checkpoint_id)
         assert entry is not None
         self._remember(ns, entry, writer.known_after_checkpoint(recorded.version, channels))
-        for one in due:
+        for one in due if not self._is_redacted else ():
             self._lists.store(recorded.run_key, one)
 
     def _run_of(self, draft: Draft, parent: Entry | None) -> tuple[str, Entry | None]:
@@ -458,7 +463,11 @@ class Thread:
         return self.runs.find("", checkpoint_id)
 
     def _prepared(self, event: Event) -> PreparedEvent:
-        """Encode an event; RedactedStateError if a thread would be restored as another one."""
-        return self._ledger.prepare(
+        """Encode an event; RedactedStateError if its state is not to be redacted."""
+        made = self._ledger.prepare(
             event, exact=("data",) if isinstance(event, CustomEvent) else ()
         )
+        if not all(part.path.startswith(_VALUES) for part in made.redacted_state):
+            raise made.refused("a checkpoint is found by this")
+        self._is_redacted = self._is_redacted or bool(made.redacted_state)
+        return made

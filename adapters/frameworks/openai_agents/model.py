@@ -105,10 +105,11 @@ class DurableModel(Model):
                 data,
                 turn=turns[-1] if turns else None,
                 usage=token_usage(response.usage),
+                takes=_RESPONSE.validate_python,
             )
         )
         raise_outcome(outcome, _RAISES)
-        return _RESPONSE.validate_python(data)
+        return _RESPONSE.validate_python(outcome.value if begun.is_redacted else data)
 
     async def stream_response(self, *args: Any, **more: Any) -> AsyncIterator[Any]:
         """The events of a response; arguments as of `Model.stream_response`."""
@@ -176,6 +177,7 @@ class DurableModel(Model):
                 turn=turns[-1] if turns else None,
                 usage=token_usage(used) if used is not None else TokenUsage(),
                 model=response.model if response is not None else "",
+                handed_on=True,
             )
         )
         raise_outcome(outcome, _RAISES)

@@ -68,7 +68,8 @@ class TurnledgerSession:
     Args:
         session_id: The session's id: its run is `run_id_for(session_id)`.
         ledger: An open ledger, or the path or URL of one. An item that the ledger's redactor
-            would change is refused (RedactedStateError): the model would be sent another text.
+            would change is refused (RedactedStateError): the model would be sent another text. With
+            the redactor's `on_redacted="warn"` it is recorded redacted.
         session_settings: As of the SDK's own sessions: `limit` is for `get_items`.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +42,7 @@ def complete(asked: Asked, step: OpenStep, payload: Any) -> StepOutcome:
         finish_reason=response.finish_reason or "",
         model=response.model_name or "",
         message_id=message_id,
+        takes=partial(JSON_CODEC.load, ModelResponse),
     )
 
 

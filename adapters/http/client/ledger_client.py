@@ -44,7 +44,7 @@ from turnledger.ledger.ledger import DEFAULT_TTL, OnDamage
 from turnledger.ledger.redaction import STANDARD
 from turnledger.ledger.redaction.events import redacted_parts
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, Outcome
-from turnledger.ledger.runs.append_request import RunId, canonical_id
+from turnledger.ledger.runs.append_request import RunId, canonical_id, warn_of_redacted_state
 from turnledger.ledger.runs.claims import key_holder
 from turnledger.ledger.runs.record import NewColumns, Row
 from turnledger.ledger.runs.transaction import Lease
@@ -324,7 +324,7 @@ class _AppendedAsSent(Appended):
 def _appended(request: AppendRequest, done: AppendedEvents, codec: Codec) -> Appended:
     run, places = request.run_id, done.events
     entries = [
-        entry if place.data is msgspec.UNSET else _recorded(entry, place, codec)
+        entry if place.data is msgspec.UNSET else _recorded(run, entry, place, codec)
         for entry, place in zip(request.entries, places, strict=True)
     ]
     pairs = list(zip(places, entries, strict=True))
@@ -341,13 +341,19 @@ def _appended(request: AppendRequest, done: AppendedEvents, codec: Codec) -> App
     return Appended(outcome, entries, codec)
 
 
-def _recorded(entry: Entry, place: EventPlace, codec: Codec) -> Entry:
-    """The event as the server has recorded it: its redactor may know further secrets."""
+def _recorded(run: str, entry: Entry, place: EventPlace, codec: Codec) -> Entry:
+    """The event as the server has recorded it: its redactor may know further secrets.
+
+    State that the server has redacted is recorded by now: it can't be refused, and is logged.
+    """
     assert isinstance(place.data, msgspec.Raw)
     data = bytes(place.data)
     event = codec.decode(entry.tag, data)
     parts = entry.redacted + redacted_parts(entry.event, event)
-    return Entry(entry.event_id, entry.tag, data, event, parts)
+    made = Entry(entry.event_id, entry.tag, data, event, parts, entry.exact)
+    if made.redacted_state != entry.redacted_state:
+        warn_of_redacted_state(run, [made])
+    return made
 
 
 def _columns(run: str, place: EventPlace, entry: Entry) -> NewColumns:

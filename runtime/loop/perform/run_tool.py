@@ -22,7 +22,10 @@ from turnledger.runtime.agent.tools.call import (
     failed,
     prepared,
 )
-from turnledger.runtime.agent.tools.redacted_arguments import refused_as_redacted
+from turnledger.runtime.agent.tools.redacted_arguments import (
+    refused_as_redacted,
+    warn_of_redacted_arguments,
+)
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import DeadlineExceededError
 from turnledger.runtime.journal.tool_scope import tool_scope
@@ -69,8 +72,9 @@ def _context(context: EvaluationContext[Any], call: ToolCallView) -> ToolContext
 def prepared_call(context: EvaluationContext[Any], call: ToolCallView) -> PreparedCall | Invocation:
     """The call with the arguments that the handler gets, decoded; a refusal if they are invalid."""
     # A call that was started may have had its effect: what becomes of it is decided elsewhere.
-    if call.attempts == 0 and context.journal.redacted_arguments == "refuse":
-        refusal = refused_as_redacted(call.name, call.given_arguments)
+    if call.attempts == 0:
+        redactor = context.journal.ledger.redactor
+        refusal = refused_as_redacted(call.name, call.given_arguments, redactor)
         if refusal is not None:
             return refusal
     return prepared(context.tools, call.name, call.given_arguments)
@@ -80,6 +84,7 @@ def handled(
     context: EvaluationContext[Any], call: ToolCallView, ready: PreparedCall, overlay: Overlay
 ) -> Invocation:
     """Call the handler; the overlay holds what it changes in the session."""
+    warn_of_redacted_arguments(call.name, call.call_id, call.given_arguments)
     with (
         SLOW_CALLS.watching(context, call),
         context.session.scope(overlay),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, NoReturn, Protocol
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from turnledger.ledger import (
     Event,
@@ -13,6 +15,7 @@ from turnledger.ledger import (
     ModelCallFailed,
     ModelReplied,
     Record,
+    RedactedPart,
     TokenUsage,
     ToolCallCompleted,
     ToolCallFailed,
@@ -86,6 +89,8 @@ class OpenStep:
         self.spec, self.call_id, self.attempt = reserved.spec, reserved.call_id, attempt
         self._name, self._parent = reserved.spec.name, reserved.parent
         self._over = False
+        # Whether its value was recorded redacted: then its caller gets the recorded one.
+        self.is_redacted = False
 
     @property
     def is_over(self) -> bool:
@@ -107,8 +112,14 @@ class OpenStep:
         finish_reason: str = "",
         model: str = "",
         message_id: UUID | None = None,
+        redacted: Sequence[RedactedPart] = (),
+        handed_on: bool = False,
+        takes: Callable[[Any], object] | None = None,
     ) -> StepOutcome:
-        """Record its value.
+        """Record its value; that it can't be recorded, if the redactor would change it.
+
+        With a redactor's `on_redacted="warn"` it is recorded redacted. A resume gets that value,
+        so the caller has to give it to the live program too.
 
         Args:
             data: The value, as JSON data.
@@ -118,6 +129,10 @@ class OpenStep:
             finish_reason: Of a model's call, why the reply ended.
             model: The model that replied.
             message_id: Of a model's call, the message that holds its text.
+            redacted: What the caller has redacted in the value already, with paths from the event.
+            handed_on: Whether the program has parts of the value already, from a stream: then a
+                value with a secret can't be recorded whatever `on_redacted` is.
+            takes: Raises for a redacted value that the caller can't take; by default the step's.
 
         Returns:
             The outcome as it is recorded: that the value can't be, if so.
@@ -144,10 +159,33 @@ class OpenStep:
                 attempt=self.attempt,
             )
         try:
-            entry = self._recorder.ledger.prepare(event, exact=("value",))
+            entry = self._prepared(event, redacted, handed_on, takes or self.spec.takes)
         except InvalidInputError as error:
             return self.unrecordable(error_message(error))
-        return self._end([*events, entry], content)
+        outcome = self._end([*events, entry], content)
+        made: Any = entry.event
+        if outcome.value is not made.value and outcome.value != made.value:
+            self.is_redacted = True  # by a server, whose redactor knows more
+        return outcome
+
+    def _prepared(
+        self,
+        event: Event,
+        redacted: Sequence[RedactedPart],
+        handed_on: bool,
+        takes: Callable[[Any], object] | None,
+    ) -> Entry:
+        ledger = self._recorder.ledger
+        reads = None if takes is None else lambda made: takes(made.value)
+        entry = ledger.prepare(event, exact=("value",), takes=reads)
+        if redacted:
+            entry = replace(entry, redacted=(*redacted, *entry.redacted))
+        self.is_redacted = bool(entry.redacted_state)
+        if self.is_redacted and handed_on:
+            raise entry.refused("its caller has parts of it already, and a resume would get others")
+        if redacted and ledger.redactor is not None and ledger.redactor.on_redacted == "refuse":
+            raise entry.refused()
+        return entry
 
     def unrecordable(self, why: str) -> StepOutcome:
         """Record that it happened, and that its value can't be recorded."""

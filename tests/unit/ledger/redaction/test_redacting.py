@@ -244,7 +244,7 @@ SLOW = (
 def test_a_pattern_with_many_ways_to_match_needs_re2(
     regex: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would hold up every append, for a text that somebody else writes."""
+    """It would hold up every append, for a text of another author."""
     redactor = Redactor(patterns=[SecretPattern("mine", regex)], formats=[])
     assert redactor.text("a" * 29 + "-") == "a" * 29 + "-"
     assert len(redactor.text("a" * 100_000)) <= 100_000
@@ -288,7 +288,7 @@ def test_a_name_that_can_not_be_marked_is_refused(name: Any) -> None:
         Redactor(fields=[name])
 
 
-def test_a_format_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_format_is_refused() -> None:
     """A misspelt format would leave its secrets in."""
     with pytest.raises(InvalidInputError, match="formats: unknown format 'openai'"):
         Redactor(formats=["openai"])
@@ -563,6 +563,37 @@ def test_state_that_would_be_redacted_is_refused(data: Any, paths: list[str]) ->
         assert "[redacted: " in str(caught.value)
         assert TOKEN not in str(caught.value)
         assert ledger.prepare(event).event == ledger.redact(event) != event
+
+
+def test_state_is_recorded_redacted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """By the setting. The log says once for an append what had which format, and no secret."""
+    redactor = Redactor(on_redacted="warn")
+    with Ledger.open("memory://", redactor=redactor) as ledger:
+        run = new_run_id()
+        states = [CustomEvent(kind="acme.state", data={"keys": [TOKEN, n, TOKEN]}) for n in (1, 2)]
+        entries = [ledger.prepare(state, exact=("data",)) for state in states]
+        note = CustomEvent(kind="acme.note", data={"said": TOKEN})
+        appended = ledger.append(run, [*entries, ledger.prepare(note)], NEW)
+        made = ledger.record(run, 1).event
+        assert made.data["keys"] == ["[redacted: github-token]", 1, "[redacted: github-token]"]  # type: ignore[union-attr]
+        assert sorted(appended.redacted) == [1, 2, 3]
+    [warning] = [one for one in caplog.records if one.name == "turnledger.redaction"]
+    said = warning.getMessage()
+    assert warning.levelname == "WARNING"
+    assert said.count("CustomEvent.data.keys[0] (github-token)") == 2
+    assert str(run) in said
+    assert "said" not in said  # it is not read back as state
+    assert TOKEN not in said
+
+
+def test_state_that_its_reader_can_not_take_redacted_is_refused() -> None:
+    """By either setting: it could never be read again, and a ledger is append-only."""
+    redactor = Redactor(fields=["step"], on_redacted="warn")
+    state = CustomEvent(kind="acme.state", data={"step": 3})
+    with Ledger.open("memory://", redactor=redactor) as ledger:
+        with pytest.raises(RedactedStateError, match=r'"warn" does not apply.*invalid literal'):
+            ledger.prepare(state, exact=("data",), takes=lambda made: int(made.data["step"]))
+        assert ledger.prepare(state, exact=("data",), takes=repr).redacted_state
 
 
 def test_only_the_named_fields_must_be_exact() -> None:

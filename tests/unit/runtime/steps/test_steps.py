@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from turnledger.ledger import (
     InvalidInputError,
     Ledger,
     RedactedStateError,
+    Redactor,
     RunAbandoned,
     RunClaimedError,
     RunParked,
@@ -226,6 +228,51 @@ def test_an_input_with_a_secret_begins_no_workflow() -> None:
         with pytest.raises(RedactedStateError):
             workflow("a/b")(lambda text: None).run("sk-" + "a1B2" * 12, ledger=ledger)  # type: ignore[arg-type, misc]
         assert list(ledger.runs()) == []
+
+
+@pytest.mark.parametrize("on_redacted", ["refuse", "warn"])
+def test_live_code_gets_the_value_that_a_resume_gets(
+    tmp_path: Path, on_redacted: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a step with a secret, a workflow's input and its output: with a mark, or an error."""
+    secret, path = "ghp_" + "a1B2" * 9, tmp_path / "a.db"
+    redactor = Redactor(on_redacted=on_redacted)
+    given: list[str] = []
+
+    @workflow("a/keys")
+    def keys(asked: str) -> str:
+        given.append(asked)
+        live = current_run()
+        assert live is not None
+        given.append(live.step("key", lambda: f"{asked}, {secret}"))
+        return f"{given[-1]}, {secret}"
+
+    with Ledger.open(path, redactor=redactor) as ledger:
+        if on_redacted == "refuse":
+            with pytest.raises(RedactedStateError, match=r"RunStarted\.request"):
+                keys.run(f"find {secret}", ledger=ledger, run_id="x")
+            for _ in range(2):
+                with pytest.raises(UnrecordableResultError, match=r"ToolCallCompleted\.value"):
+                    keys.run("find", ledger=ledger, run_id="y")
+            with pytest.raises(RedactedStateError, match=r"RunCompleted\.output"):
+                workflow("a/out")(lambda text: secret).run("a", ledger=ledger)  # type: ignore[arg-type, misc]
+        else:
+            mark = "[redacted: github-token]"
+            for _ in range(2):
+                made = keys.run(f"find {secret}", ledger=ledger, run_id="x")
+                assert made.output == f"find {mark}, {mark}, {mark}"
+            assert given == [f"find {mark}", f"find {mark}, {mark}"] * 2
+            keys.replay("x", ledger=ledger).check()
+            said = [r.getMessage() for r in caplog.records if r.name == "turnledger.redaction"]
+            assert [one.split(" (github")[0].split()[-1] for one in said] == [
+                "RunStarted.request",
+                "ToolCallCompleted.value",
+                "RunCompleted.output",
+            ]
+    assert secret not in caplog.text
+    assert not any(
+        secret.encode() in one.read_bytes() for one in tmp_path.glob("a.db*") if one.is_file()
+    )
 
 
 def test_changing_the_value_changes_nothing_on_record(book: Book) -> None:

@@ -348,6 +348,19 @@ def test_secrets_never_leave_the_client_and_the_server_looks_again(
             assert list(ledger.read(done.records[0].run_id)) == list(done.records)
 
 
+def test_live_code_gets_the_value_that_the_server_has_redacted(
+    server: LedgerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server's rules are known when it has recorded the value: too late to refuse it."""
+    secret = samples(1, 1, ["github-token"])[0].text
+    with LedgerClient(server.url, server.token(), redactor=None) as plain:
+        for _ in range(2):
+            with turnledger.run("keys", ledger=plain) as live:
+                assert live.step("key", lambda: [secret]) == ["[redacted: github-token]"]
+    [warning] = [one for one in caplog.records if one.name == "turnledger.redaction"]
+    assert "ToolCallCompleted.value[0] (github-token)" in warning.getMessage()
+
+
 def test_a_claim_with_a_key_is_gone_on_with_by_another_client(
     server: LedgerServer, client: LedgerClient
 ) -> None:
