@@ -314,8 +314,8 @@ class Tee:
             self._record(self._answer(left=True))
 
     def _record(self, answer: Answer) -> None:
-        """Record what came; UnrecordableResultError if a resume would hand on other pieces."""
-        raise_if_unrecordable(self._call.answered(self._step, answer, handed_on=True))
+        """Record what came; UnrecordableResultError if a resume can't hand it on."""
+        raise_if_unrecordable(self._call.answered(self._step, answer))
 
     def abandon(self) -> None:
         """Leave it without an outcome."""

@@ -248,20 +248,14 @@ class WireCall:
                 warn_of_redacted(what, redaction.parts)
         return step.fail_with(**failure)
 
-    def answered(self, step: OpenStep, answer: Answer, *, handed_on: bool = False) -> StepOutcome:
-        """Record an answer as the outcome.
-
-        Args:
-            step: The call.
-            answer: The answer.
-            handed_on: Whether its reader has it already, as a stream.
-        """
+    def answered(self, step: OpenStep, answer: Answer) -> StepOutcome:
+        """Record an answer as the outcome."""
         if answer.status >= 400 and self.is_model:
             return step.fail_with(**self._failure(answer))
         redaction = _Redaction(self._redact)
         data, blobs = answer.data(redaction, names_blobs=self.is_model)
         if not self.is_model:
-            return step.complete(data, redacted=redaction.parts, handed_on=handed_on)
+            return step.complete(data, redacted=redaction.parts)
         reply = self._read(answer)
         events: tuple[Event, ...] = ()
         message_id = None
@@ -277,7 +271,6 @@ class WireCall:
             model=reply.model,
             message_id=message_id,
             redacted=redaction.parts,
-            handed_on=handed_on,
         )
 
     def body(self, outcome: StepOutcome, step: OpenStep, body: bytes) -> bytes:

@@ -129,7 +129,6 @@ class ModelStep:
         usage: TokenUsage,
         model: str = "",
         finish_reason: str = "",
-        handed_on: bool = False,
         takes: Callable[[Any], object] | None = None,
     ) -> StepOutcome:
         """Record the reply.
@@ -141,7 +140,6 @@ class ModelStep:
             usage: The tokens.
             model: The model that replied.
             finish_reason: Why the reply ended.
-            handed_on: Whether the caller has a part of `data` already.
             takes: Raises for a redacted value that the caller can't take.
         """
         events: tuple[Event, ...] = ()
@@ -155,7 +153,6 @@ class ModelStep:
             model=model,
             finish_reason=finish_reason,
             message_id=message_id,
-            handed_on=handed_on,
             takes=takes,
         )
 

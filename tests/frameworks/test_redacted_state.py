@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent
+from agents import Agent, Runner
 from agents.items import TResponseInputItem
 from google.adk.agents import LlmAgent
 from google.adk.events import Event, EventActions
@@ -27,10 +27,10 @@ from pydantic_ai.messages import ModelResponse
 from tests.frameworks.adk.test_plugin import runner_of
 from tests.frameworks.langgraph.graphs import PlannedModel, config, counter
 from tests.frameworks.openai_agents.test_durable import (
+    QUIET,
     ScriptedModel,
     assistant_message,
     in_run,
-    streamed,
     whole,
 )
 from tests.frameworks.pydantic_ai.scripted import Crash, Scripted, calls, says
@@ -275,17 +275,26 @@ def test_a_secret_is_refused_or_read_back_as_a_mark(
     )
 
 
-def test_a_streamed_secret_is_refused_by_either_setting(tmp_path: Path) -> None:
-    """The events were handed on as they came, and a resume would hand on others."""
+@pytest.mark.parametrize("on_redacted", ["refuse", "warn"])
+def test_a_streamed_secret_is_refused_or_recorded_as_a_mark(
+    tmp_path: Path, on_redacted: Any
+) -> None:
+    """The live program has had the events by then; a resume gets the mark, or the error again."""
 
     async def work() -> Any:
         reply = assistant_message(SAID, item_id="msg_1")
         made: Any = Agent(name="shop", model=ScriptedModel([[reply]]))
-        return await streamed(durable(made))
+        result = Runner.run_streamed(durable(made), "Go.", run_config=QUIET)
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
 
-    with Ledger.open(tmp_path / "a.db", redactor=Redactor(on_redacted="warn")) as ledger:
-        for _ in range(2):
-            with pytest.raises(UnrecordableResultError, match="has parts of it already"):
+    with Ledger.open(tmp_path / "a.db", redactor=Redactor(on_redacted=on_redacted)) as ledger:
+        for said in (SECRET, MARKED):
+            if on_redacted == "warn":
+                assert said in in_run(ledger, work)
+                continue
+            with pytest.raises(UnrecordableResultError, match="github-token"):
                 in_run(ledger, work)
 
 

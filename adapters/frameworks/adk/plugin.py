@@ -205,7 +205,6 @@ def _completed(call: ModelStep, step: OpenStep, whole: list[Any]) -> list[Any]:
         usage=usage_in(_WIRE, answer),
         model=last.get("modelVersion", ""),
         finish_reason=str(last.get("finishReason", "")),
-        handed_on=len(data) > 1,
         takes=_responses,
     )
     raise_outcome(outcome)

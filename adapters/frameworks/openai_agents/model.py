@@ -177,7 +177,6 @@ class DurableModel(Model):
                 turn=turns[-1] if turns else None,
                 usage=token_usage(used) if used is not None else TokenUsage(),
                 model=response.model if response is not None else "",
-                handed_on=True,
             )
         )
         raise_outcome(outcome, _RAISES)

@@ -113,7 +113,6 @@ class OpenStep:
         model: str = "",
         message_id: UUID | None = None,
         redacted: Sequence[RedactedPart] = (),
-        handed_on: bool = False,
         takes: Callable[[Any], object] | None = None,
     ) -> StepOutcome:
         """Record its value; that it can't be recorded, if the redactor would change it.
@@ -130,8 +129,6 @@ class OpenStep:
             model: The model that replied.
             message_id: Of a model's call, the message that holds its text.
             redacted: What the caller has redacted in the value already, with paths from the event.
-            handed_on: Whether the program has parts of the value already, from a stream: then a
-                value with a secret can't be recorded whatever `on_redacted` is.
             takes: Raises for a redacted value that the caller can't take; by default the step's.
 
         Returns:
@@ -159,7 +156,7 @@ class OpenStep:
                 attempt=self.attempt,
             )
         try:
-            entry = self._prepared(event, redacted, handed_on, takes or self.spec.takes)
+            entry = self._prepared(event, redacted, takes or self.spec.takes)
         except InvalidInputError as error:
             return self.unrecordable(error_message(error))
         outcome = self._end([*events, entry], content)
@@ -172,7 +169,6 @@ class OpenStep:
         self,
         event: Event,
         redacted: Sequence[RedactedPart],
-        handed_on: bool,
         takes: Callable[[Any], object] | None,
     ) -> Entry:
         ledger = self._recorder.ledger
@@ -181,8 +177,6 @@ class OpenStep:
         if redacted:
             entry = replace(entry, redacted=(*redacted, *entry.redacted))
         self.is_redacted = bool(entry.redacted_state)
-        if self.is_redacted and handed_on:
-            raise entry.refused("its caller has parts of it already, and a resume would get others")
         if redacted and ledger.redactor is not None and ledger.redactor.on_redacted == "refuse":
             raise entry.refused()
         return entry
