@@ -390,8 +390,9 @@ def test_the_loops_time_out_is_for_tools_without_their_own(ledger: Ledger) -> No
     run_id = new_run_id()
     with pytest.raises(DecisionRequiredError):
         loop.execute(Goal(), run_id=run_id)
-    release.set()
-    assert ledger.run(run_id).status == "waiting"
+    status = ledger.run(run_id).status
+    release.set()  # then the late answer is recorded
+    assert status == "waiting"
     assert threading.main_thread() not in threads
     own: set[Any] = set()
     Planner(in_tool=lambda c: own.add(threading.current_thread())).execute(Goal())
