@@ -39,19 +39,35 @@ _ESCAPE = (
 _BEGIN = r"(?:_{1,2}|3D)?"
 # Text without any of these has words alone: no name stands before a value, and no URL.
 _SEPARATORS = (b" ", b":", b"=", b'"', b"'", b">", b"~", b".")
-# After names that are words of prose and code too, a value must follow for anything to be matched.
-_VALUED = ("key", "token", "secret")
-_VALUE = (
-    r"(?i:key|token|secret)(?:-data)?"
-    rf"(?:{IS}|[ \t]{{1,4}}[\"'\\]{{0,16}})[A-Za-z0-9_+/~.%-]{{12}}"
-)
-# A hint is only looked for where one of these is too: finding a character is fastest. It may be
-# behind the piece.
-_REACH = 1_000
-_NEEDED = {"://": b"@", "jdbc:oracle:": b"@", "pwd": b"=", "q~": b"~", ":*:": b"*"}
-# Letters alone, in lower case: whether there is a hint is seen in them first, as they are fewer.
-_LOWER = bytes(code + 32 if 65 <= code <= 90 else code for code in range(256))
-_OTHERS = bytes(code for code in range(256) if not chr(code).isascii() or not chr(code).isalpha())
+# --- what must follow a hint, or no format is tried there ---
+# In bytes of lower-case text, so wider than in the formats: a space or a letter of another
+# alphabet may be any byte beyond ASCII, or a question mark.
+_SPACE = r"[\s\x1c-\x1f\x80-\xff?]"
+_IS = IS.lower().replace(r"(?!\[redacted: )", "").replace(r"\s", _SPACE)
+_NAMED = rf"""(?:{_IS}|[ \t]{{1,4}}["'\\]{{0,16}})[a-z0-9_+/~%-]{{20}}"""
+_QUOTES = r"""["'\\]{0,8}"""
+AFTER = {
+    "key": rf"(?:-data)?{_NAMED}",
+    "token": _NAMED,
+    "secret": _NAMED,
+    "secret=": r"[a-z2-7]{16}",
+    "sig=": r"[a-z0-9%/+_-]{40}",
+    "signature=": r"[0-9a-f]{64}",
+    "bearer": r"(?:\\{0,8}[ \t]|%20|\+){1,4}[a-z0-9._~+/-]{16}",
+    "auth": rf"(?:(?:{_QUOTES}[ ]{{0,4}}:|=){_SPACE}{{0,4}}{_QUOTES}[a-z0-9+/]{{12}}"
+    rf"|orization{_IS}(?:(?:basic|token|ssws|api-?key|key)[\\ \t%+]"
+    rf"|(?:token=)?{_QUOTES}[a-z0-9._~+/-]{{20}}))",
+    "cookie": rf"(?:{_QUOTES}[ ]{{0,2}}:[ ]{{0,4}}{_QUOTES}|=)[^=]{{1,100}}=[^\r\n\"'\\<>]{{16}}",
+    "://": r"""(?:\[redacted|[^\s/:@"'<>?#\\\[]{0,200}(?:(?<=//[0-9a-f]{32})@"""
+    r"""|:[^\s"'<>][^\s"'<>@]{0,255}@))""",
+    ":543": r"[2-9]:[^:]{1,64}:[^:]{1,64}:",
+    "curl ": r"(?:(?!curl )[^\n]){0,200}?(?<= )-(?:u|-user)",
+    "machine ": rf"{_SPACE}{{0,3}}\S{{1,200}}{_SPACE}{{1,8}}login",
+}
+# Characters from rare to frequent, in prose and code: a hint is looked for by its rarest.
+_RARE = "~=:zqjxkvbw*gpmycuhldfrsinotaei -./0123456789"
+# What follows a hint reaches so far at most.
+REACH = 1_000
 
 
 class Found(NamedTuple):
@@ -94,12 +110,10 @@ class _Entry:
 
 
 class _Hint(NamedTuple):
-    """A hint: its text, its letters, what must be there too, and the formats that it leads to."""
+    """A hint: how far in it its rarest character is, and the formats that it leads to."""
 
     text: bytes
-    letters: bytes
-    needed: bytes | None
-    value: re.Pattern[str] | None
+    offset: int
     entries: list[_Entry]
 
 
@@ -109,27 +123,30 @@ class Search:
     def __init__(self, formats: Iterable[SecretFormat]) -> None:
         self.formats = tuple(formats)
         self.markers = tuple(marker(one.name) for one in self.formats)
-        # By the first character of a word; "" for shapes, which may begin with any.
+        # By the first two characters of a word.
         self._by_first: dict[str, list[_Entry]] = {}
+        self._shaped: list[_Entry] = []
         self._dotted: list[tuple[int, _Entry]] = []
         dots: list[str] = []
         hints: dict[str, list[_Entry]] = {}
         words: list[str] = []
+        shapes: list[str] = []
         for order, one in enumerate(self.formats):
             for literal in one.literals:
                 words.append(re.escape(literal))
                 entry = _Entry(order, one, literal)
-                self._by_first.setdefault(literal[0], []).append(entry)
+                self._by_first.setdefault(literal[:2], []).append(entry)
             if one.shape:
-                words.append(one.shape)
-                self._by_first.setdefault("", []).append(_Entry(order, one))
+                shapes.append(one.shape)
+                self._shaped.append(_Entry(order, one))
             for before in one.dots:
                 dots.append(f"(?<={before})")
                 self._dotted.append((width(before), _Entry(order, one)))
             for hint in one.hints:
                 hints.setdefault(hint, []).append(_Entry(order, one))
-        any_of = trie(words)
-        long = f"(?=[^ !]{{{LONG}}})"
+        # The group tells whether it is a shape.
+        any_of = f"(?:{trie(shapes) or '(?!)'}()|{trie(words) or '(?!)'})"
+        long = f"(?=[^ ]{{{LONG}}}+)"
         # Each begins with one character, which `re` looks for in a fast loop.
         self._after_space = re.compile(f" {long}{_BEGIN}(?={any_of})".encode())
         self._begin = re.compile(f"{_BEGIN}(?={any_of})".encode())
@@ -139,16 +156,20 @@ class Search:
             for sign in (b"/", b"+")
         ]
         self._dot = re.compile(rf"\.(?=[A-Za-z0-9_-]{{20}})(?:{'|'.join(dots)})".encode())
-        value = re.compile(_VALUE)
-        self._hints = [
-            _Hint(
-                hint.encode(),
-                hint.encode().translate(None, _OTHERS),
-                _NEEDED.get(hint),
-                value if hint in _VALUED else None,
-                entries,
+        # All hints with the same rarest character are looked for at once.
+        self._hints: dict[str, list[_Hint]] = {}
+        sources: dict[str, list[str]] = {}
+        for hint, entries in hints.items():
+            rarest = min(hint, key=_RARE.find)
+            offset = hint.index(rarest)
+            self._hints.setdefault(rarest, []).append(_Hint(hint.encode(), offset, entries))
+            begun = f"(?<={re.escape(hint)})" if offset else ""
+            sources.setdefault(rarest, []).append(
+                f"{re.escape(hint[offset + 1 :])}{begun}(?={AFTER.get(hint, '')})()"
             )
-            for hint, entries in hints.items()
+        self._at_rarest = [
+            (re.compile(f"{re.escape(rarest)}(?={'|'.join(sources[rarest])})".encode()), group)
+            for rarest, group in self._hints.items()
         ]
 
     def finds(self, text: str) -> bool:
@@ -163,18 +184,19 @@ class Search:
         """The secrets, in no order; they may overlap."""
         # One byte a character: places are the same, and other alphabets are not in any anchor.
         data = text.encode("latin-1", "replace")
+        lowered = data.lower()
         for begin in range(0, len(data), PIECE):
             end = min(begin + PIECE, len(data))
             yield from self._at_words(text, data, begin, end)
             if self._dotted:
                 yield from self._at_dots(text, data, begin, end)
             if self._hints:
-                yield from self._at_hints(text, data, begin, end)
+                yield from self._at_hints(text, data, lowered, begin, end)
 
     def may_follow(self, name: str) -> bool:
         """Whether a name may make the value after it a secret."""
         lowered = name.lower().encode("latin-1", "replace")
-        return any(hint.text in lowered for hint in self._hints)
+        return any(hint.text in lowered for group in self._hints.values() for hint in group)
 
     def _at_words(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
         first = max(begin - _LEAD, 0)
@@ -185,11 +207,11 @@ class Search:
         if is_marked:
             found.append(self._after_mark.finditer(words))
         found += [regex.finditer(words) for sign, regex in self._after_sign if sign in words]
-        shapes = self._by_first.get("", ())
         for one in chain.from_iterable(found):
             place = first - 1 + one.end()
             if begin <= place < end:
-                for entry in chain(self._by_first.get(text[place], ()), shapes):
+                shaped = self._shaped if one.lastindex else ()
+                for entry in chain(self._by_first.get(text[place : place + 2], ()), shaped):
                     if text.startswith(entry.literal, place):
                         secret = entry.found(text, place)
                         if secret is not None:
@@ -219,27 +241,22 @@ class Search:
                 if secret is not None:
                     yield secret
 
-    def _at_hints(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
+    def _at_hints(
+        self, text: str, data: bytes, lowered: bytes, begin: int, end: int
+    ) -> Iterator[Found]:
         piece = data[max(begin - _TAIL, 0) : end + _TAIL]
         if not any(mark in piece for mark in _SEPARATORS):
             return
-        piece = data[begin : end + _TAIL]
-        letters, size, lowered = piece.translate(_LOWER, _OTHERS), end - begin, None
-        for hint in self._hints:
-            if hint.letters not in letters or (
-                hint.needed and data.find(hint.needed, begin, end + _REACH) < 0
-            ):
-                continue
-            if lowered is None:
-                lowered = piece.lower()
-            place = lowered.find(hint.text)
-            while 0 <= place < size:
-                if hint.value is None or hint.value.match(text, begin + place):
-                    for entry in hint.entries:
-                        secret = entry.found(text, begin + place)
-                        if secret is not None:
-                            yield secret
-                place = lowered.find(hint.text, place + len(hint.text))
+        for regex, hints in self._at_rarest:
+            for one in regex.finditer(lowered, begin, end + REACH):
+                place = one.start()
+                if place >= end or one.lastindex is None:
+                    break
+                hint = hints[one.lastindex - 1]
+                for entry in hint.entries:
+                    secret = entry.found(text, place - hint.offset)
+                    if secret is not None:
+                        yield secret
 
 
 def _apart(found: Iterable[Found]) -> list[Found]:

@@ -130,9 +130,11 @@ def without_percent(text: str) -> Iterator[View]:
 
 def _windows(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """What to resolve marks in: each mark with what is around it, in one if they overlap."""
-    has_key = any(word in text for word in _KEY_WORDS)
+    has_key: bool | None = None
     first = last = word = -1
     for start, end in spans:
+        if has_key is None:
+            has_key = any(word in text for word in _KEY_WORDS)
         if end <= word and not has_key:
             continue
         before, after, word = _around(text, start, end)

@@ -32,7 +32,7 @@ from turnledger.ledger import redaction
 from turnledger.ledger.redaction import Redactor
 from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN, OPTIONAL
 from turnledger.ledger.redaction.patterns import SecretFormat
-from turnledger.ledger.redaction.search import PIECE, Search
+from turnledger.ledger.redaction.search import AFTER, PIECE, REACH, Search
 
 REDACTOR = Redactor()
 
@@ -220,6 +220,7 @@ def test_passwords_after_their_name_are_taken_out_for_who_asks() -> None:
     assert REDACTOR.text(text) is text
     found = Redactor(also=["password"]).text(text)
     assert found == "password: [redacted: password] and PASSWD=[redacted: password]"
+    assert Redactor(also=["password"]).text("pwd: hunter2") == "pwd: [redacted: password]"
 
 
 # What <base62:36> in the example of a format stands for; the last two characters of each are a
@@ -307,6 +308,14 @@ def test_every_repeat_of_a_format_has_a_bound(one: SecretFormat) -> None:
     """One without would read the rest of the text at every anchor."""
     for pattern in (one.pattern, one.before):
         assert _parser.parse(pattern).getwidth()[1] < 1_000_000
+
+
+def test_what_must_follow_a_hint_is_within_reach() -> None:
+    """Behind a piece the search reads so far: a hint at its end must be seen with all of it."""
+    hints = {hint for one in (*KNOWN, *OPTIONAL) for hint in one.hints}
+    assert {*AFTER} <= hints
+    for hint in hints:
+        assert len(hint) + _parser.parse(AFTER.get(hint, "")).getwidth()[1] <= REACH
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
