@@ -134,12 +134,10 @@ class Redactor:
         """Whether there may be a secret in text, or in the values of JSON as text."""
         if not isinstance(text, str):
             raise InvalidInputError(f"Invalid text: got {type(text).__name__}, expected text.")
-        if self._has_own_rules or self._search.finds(text):
-            return True
-        if _VALUE_KEY in text and self._keyed.may_follow(text):
+        if self._has_own_rules or (_VALUE_KEY in text and self._keyed.may_follow(text)):
             return True
         views = [view.text for view in (*unescaped(text), *without_percent(text))]
-        return bool(views) and self._search.finds("\n".join(views))
+        return self._search.finds("\n".join((text, *views)) if views else text)
 
     # --- the search ---
 
@@ -231,10 +229,8 @@ class Redactor:
         # Escapes first: the part of a secret before an escape may look like a whole one.
         text = self._by_views(text, without_percent(text), is_percent=True)
         text = self._by_views(text, unescaped(text))
-        found = search.all(text)
-        if not found:
-            return text
-        return _replaced(text, [(one.start, one.end, one.order) for one in found], search.markers)
+        spans = [(one.start, one.end, one.order) for one in search.all(text)]
+        return _replaced(text, spans, search.markers) if spans else text
 
     def _by_views(self, text: str, views: Iterable[View], *, is_percent: bool = False) -> str:
         # All in one search: a search of its own for each would cost more than what it reads.

@@ -30,7 +30,7 @@ _MARKED = bytes(33 if code in b"\\[;%" else _WORDS[code] for code in range(256))
 # of them, faster than with an expression.
 _ALIKE = bytes(97 if code in _IN_WORDS else 32 for code in range(256))
 _LONG_WORD = b"a" * LONG
-_FEW = 80
+_FEW = 120
 _MARKS = (b"\\", b"%", b"\x1b")
 # The rest of an escape, as in ESCAPED; of mail, =3D.
 _ESCAPE = (
@@ -96,8 +96,11 @@ class _Entry:
         if self._match is None:
             self._match, self._group = one.regex.match, one.group
             if one.before:
-                self._before = one.before_regex
                 self._reach = _parser.parse(one.before).getwidth()[1]
+                if self._reach:
+                    self._before = one.before_regex
+                else:  # Of lookbehinds alone: the first that is tried.
+                    self._match = re.compile(f"(?:{one.before}){one.pattern}").match
         start = anchor - one.offset
         hit = self._match(text, start) if start >= 0 else None
         if hit is None:
@@ -167,8 +170,9 @@ class Search:
             sources.setdefault(rarest, []).append(
                 f"{re.escape(hint[offset + 1 :])}{begun}(?={AFTER.get(hint, '')})()"
             )
+        # One alone may be taken whole: its text is found faster than a character.
         self._at_rarest = [
-            (re.compile(f"{re.escape(rarest)}(?={'|'.join(sources[rarest])})".encode()), group)
+            (re.compile(f"{re.escape(rarest)}{many(sources[rarest])}".encode()), group)
             for rarest, group in self._hints.items()
         ]
 
@@ -176,22 +180,34 @@ class Search:
         """Whether there is a secret."""
         return next(self.found(text), None) is not None
 
-    def all(self, text: str) -> list[Found]:
+    def all(self, text: str) -> Iterator[Found]:
         """The secrets, in order; of several that overlap, that of the first format."""
-        return _apart(self.found(text))
+        # Sorted piece by piece, so that other threads can run between.
+        rest: list[Found] = []
+        for end, found in self._pieces(text):
+            rest += found
+            if rest:
+                apart, rest = _apart(rest, end - _TAIL)
+                yield from apart
+        yield from _first_of(rest)
 
     def found(self, text: str) -> Iterator[Found]:
         """The secrets, in no order; they may overlap."""
+        return chain.from_iterable(found for _, found in self._pieces(text))
+
+    def _pieces(self, text: str) -> Iterator[tuple[int, Iterator[Found]]]:
+        """The ends of the pieces of a text, and the secrets with an anchor in each."""
         # One byte a character: places are the same, and other alphabets are not in any anchor.
         data = text.encode("latin-1", "replace")
         lowered = data.lower()
         for begin in range(0, len(data), PIECE):
             end = min(begin + PIECE, len(data))
-            yield from self._at_words(text, data, begin, end)
+            found = [self._at_words(text, data, begin, end)]
             if self._dotted:
-                yield from self._at_dots(text, data, begin, end)
+                found.append(self._at_dots(text, data, begin, end))
             if self._hints:
-                yield from self._at_hints(text, data, lowered, begin, end)
+                found.append(self._at_hints(text, data, lowered, begin, end))
+            yield end, chain.from_iterable(found)
 
     def may_follow(self, name: str) -> bool:
         """Whether a name may make the value after it a secret."""
@@ -259,19 +275,22 @@ class Search:
                         yield secret
 
 
-def _apart(found: Iterable[Found]) -> list[Found]:
-    """Secrets that do not overlap."""
+def _apart(found: list[Found], until: int) -> tuple[list[Found], list[Found]]:
+    """Secrets that do not overlap, and those that a secret from `until` on may overlap."""
+    found.sort(key=lambda one: (one.start, one.order))
     kept: list[Found] = []
     group: list[Found] = []
     reach = 0
-    for one in sorted(found, key=lambda one: (one.start, one.order)):
+    for place, one in enumerate(found):
+        if one.start >= until:
+            return kept, group + found[place:]
         if one.start >= reach and group:
             kept += _first_of(group)
             group = []
         if one.end > one.start:
             group.append(one)
             reach = max(reach, one.end)
-    return kept + _first_of(group)
+    return kept, group
 
 
 def _first_of(group: list[Found]) -> list[Found]:
@@ -300,6 +319,11 @@ def trie(words: Iterable[str]) -> str:
         first if "" in rest else first + trie(rest) for first, rest in by_first.items() if first
     ]
     return "" if not parts else parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def many(sources: list[str]) -> str:
+    """A lookahead for one of these; of one alone, itself."""
+    return sources[0] if len(sources) == 1 else f"(?={'|'.join(sources)})"
 
 
 def width(pattern: str) -> int:

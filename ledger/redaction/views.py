@@ -54,11 +54,10 @@ class View:
         # is a character, and where the marks end.
         self._maps: list[tuple[list[int], list[bool], list[int]]] = []
         for _ in range(_ROUNDS):
-            if marks.search(self.text) is None:
+            if not self._resolve(marks):
                 break
-            self._resolve(marks)
 
-    def _resolve(self, marks: re.Pattern[str]) -> None:
+    def _resolve(self, marks: re.Pattern[str]) -> bool:
         parts: list[str] = []
         ends: list[int] = []
         kept: list[bool] = []
@@ -66,16 +65,18 @@ class View:
         done = size = 0
         for found in marks.finditer(self.text):
             start, after = found.span()
-            char = _character(found)
+            char = "" if found.lastgroup is None else _character(found, found.lastgroup)
             size += start - done + len(char)
             parts += (self.text[done:start], char)
             ends.append(size)
             kept.append(bool(char))
             afters.append(after)
             done = after
-        parts.append(self.text[done:])
-        self.text = "".join(parts)
-        self._maps.append((ends, kept, afters))
+        if ends:
+            parts.append(self.text[done:])
+            self.text = "".join(parts)
+            self._maps.append((ends, kept, afters))
+        return bool(ends)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The same span in the text, without a terminal sequence before or after it."""
@@ -96,10 +97,7 @@ class View:
         return (before and start == 0) or (after and end == len(self.text))
 
 
-def _character(found: re.Match[str]) -> str:
-    kind = found.lastgroup
-    if kind is None:
-        return ""
+def _character(found: re.Match[str], kind: str) -> str:
     given = found[kind]
     if kind == "c":
         return given
@@ -153,6 +151,8 @@ def _around(text: str, start: int, end: int) -> tuple[int, int, int]:
     """A mark with its word and what is around it; and the end of the word."""
     lowest, highest = max(start - _WORD, 0), min(end + _WORD, len(text))
     first = max(text.rfind(" ", lowest, start), text.rfind("\n", lowest, start), lowest)
-    ends = (text.find(" ", end, highest), text.find("\n", end, highest))
-    last = min((place for place in ends if place >= 0), default=highest)
+    line = text.find("\n", end, highest)
+    last = text.find(" ", end, line if line >= 0 else highest)
+    if last < 0:
+        last = line if line >= 0 else highest
     return max(first - _AROUND, 0), last + _AROUND, last
