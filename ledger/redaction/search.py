@@ -12,6 +12,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from operator import itemgetter
 from re import _parser  # type: ignore[attr-defined]
 from typing import NamedTuple
 
@@ -57,12 +58,13 @@ AFTER = {
     "auth": rf"(?:(?:{_QUOTES}[ ]{{0,4}}:|=){_SPACE}{{0,4}}{_QUOTES}[a-z0-9+/]{{12}}"
     rf"|orization{_IS}(?:(?:basic|token|ssws|api-?key|key)[\\ \t%+]"
     rf"|(?:token=)?{_QUOTES}[a-z0-9._~+/-]{{20}}))",
-    "cookie": rf"(?:{_QUOTES}[ ]{{0,2}}:[ ]{{0,4}}{_QUOTES}|=)[^=]{{1,100}}=[^\r\n\"'\\<>]{{16}}",
-    "://": r"""(?:\[redacted|[^\s/:@"'<>?#\\\[]{0,200}(?:(?<=//[0-9a-f]{32})@"""
-    r"""|:[^\s"'<>][^\s"'<>@]{0,255}@))""",
-    ":543": r"[2-9]:[^:]{1,64}:[^:]{1,64}:",
+    "cookie": rf"(?:{_QUOTES}[ ]{{0,2}}:[ ]{{0,4}}{_QUOTES}|=)[^=]{{1,100}}+=[^\r\n\"'\\<>]{{16}}",
+    "://": r"""(?:\[redacted|[^\s/:@"'<>?#\\\[]{0,200}+(?:(?<=//[0-9a-f]{32})@"""
+    r"""|:[^\s"'<>](?:[^\s/"'<>?#@]{0,255}+|[^\s"'<>@]{0,127}+)@))""",
+    ":543": r"[2-9]:[^:]{1,64}+:[^:]{1,64}+:",
+    "q~": r"(?<=[0-9]q~)[a-z0-9_~.-]{31}",
     "curl ": r"(?:(?!curl )[^\n]){0,200}?(?<= )-(?:u|-user)",
-    "machine ": rf"{_SPACE}{{0,3}}\S{{1,200}}{_SPACE}{{1,8}}login",
+    "machine ": rf"{_SPACE}{{0,3}}\S{{1,200}}{_SPACE}{{1,8}}+login",
 }
 # Characters from rare to frequent, in prose and code: a hint is looked for by its rarest.
 _RARE = "~=:zqjxkvbw*gpmycuhldfrsinotaei -./0123456789"
@@ -70,13 +72,9 @@ _RARE = "~=:zqjxkvbw*gpmycuhldfrsinotaei -./0123456789"
 REACH = 1_000
 
 
-class Found(NamedTuple):
-    """A secret: the number of its format, its span, and where its anchor is."""
-
-    order: int
-    start: int
-    end: int
-    anchor: int
+# A secret: the number of its format, its start and end, and where its anchor is. A plain tuple,
+# which the garbage collector need not visit: there may be hundreds of thousands.
+Found = tuple[int, int, int, int]
 
 
 class _Entry:
@@ -109,7 +107,8 @@ class _Entry:
             return None
         if one.accepts is not None and not one.accepts(hit[self._group]):
             return None
-        return Found(self._order, *hit.span(self._group), anchor)
+        start, end = hit.span(self._group)
+        return self._order, start, end, anchor
 
 
 class _Hint(NamedTuple):
@@ -153,12 +152,13 @@ class Search:
         # Each begins with one character, which `re` looks for in a fast loop.
         self._after_space = re.compile(f" {long}{_BEGIN}(?={any_of})".encode())
         self._begin = re.compile(f"{_BEGIN}(?={any_of})".encode())
-        self._after_mark = re.compile(f"!{long}{_ESCAPE}(?={any_of})".encode())
+        self._after_mark = re.compile(f"!(?=[^ !]{{{LONG}}}){_ESCAPE}(?={any_of})".encode())
         self._after_sign = [
             (sign, re.compile(f"{re.escape(sign.decode())}{long}_{{0,2}}+(?={any_of})".encode()))
             for sign in (b"/", b"+")
         ]
         self._dot = re.compile(rf"\.(?=[A-Za-z0-9_-]{{20}})(?:{'|'.join(dots)})".encode())
+        self._dots = re.compile("".join(f"(?:{before}())?" for before in dots).encode())
         # All hints with the same rarest character are looked for at once.
         self._hints: dict[str, list[_Hint]] = {}
         sources: dict[str, list[str]] = {}
@@ -252,8 +252,10 @@ class Search:
             place = one.end()
             if place > end:
                 break
-            for width, entry in self._dotted:
-                secret = entry.found(text, place - width)
+            which = self._dots.match(data, place)
+            assert which is not None
+            for (width, entry), is_there in zip(self._dotted, which.groups(), strict=True):
+                secret = None if is_there is None else entry.found(text, place - width)
                 if secret is not None:
                     yield secret
 
@@ -277,19 +279,20 @@ class Search:
 
 def _apart(found: list[Found], until: int) -> tuple[list[Found], list[Found]]:
     """Secrets that do not overlap, and those that a secret from `until` on may overlap."""
-    found.sort(key=lambda one: (one.start, one.order))
+    found.sort(key=itemgetter(1, 0))
     kept: list[Found] = []
     group: list[Found] = []
     reach = 0
     for place, one in enumerate(found):
-        if one.start >= until:
+        _, start, end, _ = one
+        if start >= until:
             return kept, group + found[place:]
-        if one.start >= reach and group:
+        if start >= reach and group:
             kept += _first_of(group)
             group = []
-        if one.end > one.start:
+        if end > start:
             group.append(one)
-            reach = max(reach, one.end)
+            reach = max(reach, end)
     return kept, group
 
 
@@ -300,10 +303,11 @@ def _first_of(group: list[Found]) -> list[Found]:
     kept: list[Found] = []
     starts: list[int] = []
     for one in sorted(group):
-        place = bisect_left(starts, one.end)
-        if not place or kept[place - 1].end <= one.start:
+        _, start, end, _ = one
+        place = bisect_left(starts, end)
+        if not place or kept[place - 1][2] <= start:
             kept.insert(place, one)
-            starts.insert(place, one.start)
+            starts.insert(place, start)
     return kept
 
 

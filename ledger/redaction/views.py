@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from html.entities import html5
 
 from turnledger.ledger.redaction.patterns import LazyRegex
@@ -19,7 +20,7 @@ _SEQUENCE = r"(?:\[[0-?]{0,32}[ -/]{0,2}[@-~]|[()][A-Z0-9])"
 _TERMINAL = rf"\x1b{_SEQUENCE}"
 # Of JSON and code, \u0041, \x41 and \/, with more backslashes for each string around them.
 _ESCAPE = (
-    rf"\\(?:\\{{0,15}}(?:(?:u001[bB]|x1[bB]|033|e){_SEQUENCE}"
+    rf"\\(?:\\{{0,15}}+(?:(?:u001[bB]|x1[bB]|033|e){_SEQUENCE}"
     r"|u(?P<u>[0-9A-Fa-f]{4})|x(?P<x>[0-9A-Fa-f]{2})|(?P<c>[/_-])))"
 )
 _ENTITY = (
@@ -50,33 +51,34 @@ class View:
         marks = (_WITH_PERCENT if percent else _MARK).regex
         if percent:  # a form has plus signs for spaces, and encodes its own
             self.text = self.text.replace("+", " ")
-        # From the inner to the outer: for each, the ends of what replaces the marks, whether that
-        # is a character, and where the marks end.
-        self._maps: list[tuple[list[int], list[bool], list[int]]] = []
+        self._marks = marks
+        # The text before each round of resolving, from the inner to the outer.
+        self._rounds: list[str] = []
         for _ in range(_ROUNDS):
-            if not self._resolve(marks):
+            made, count = marks.subn(_character, self.text)
+            if not count:
                 break
+            self._rounds.append(self.text)
+            self.text = made
 
-    def _resolve(self, marks: re.Pattern[str]) -> bool:
-        parts: list[str] = []
-        ends: list[int] = []
-        kept: list[bool] = []
-        afters: list[int] = []
-        done = size = 0
-        for found in marks.finditer(self.text):
-            start, after = found.span()
-            char = "" if found.lastgroup is None else _character(found, found.lastgroup)
-            size += start - done + len(char)
-            parts += (self.text[done:start], char)
-            ends.append(size)
-            kept.append(bool(char))
-            afters.append(after)
-            done = after
-        if ends:
-            parts.append(self.text[done:])
-            self.text = "".join(parts)
-            self._maps.append((ends, kept, afters))
-        return bool(ends)
+    @cached_property
+    def _maps(self) -> list[tuple[list[int], list[bool], list[int]]]:
+        """Of each round: the ends of what replaces marks, if it is a character, and their ends."""
+        maps = []
+        for text in self._rounds:
+            ends: list[int] = []
+            kept: list[bool] = []
+            afters: list[int] = []
+            less = 0
+            for found in self._marks.finditer(text):
+                start, after = found.span()
+                size = len(_character(found))
+                less += after - start - size
+                ends.append(after - less)
+                kept.append(size > 0)
+                afters.append(after)
+            maps.append((ends, kept, afters))
+        return maps
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The same span in the text, without a terminal sequence before or after it."""
@@ -97,7 +99,10 @@ class View:
         return (before and start == 0) or (after and end == len(self.text))
 
 
-def _character(found: re.Match[str], kind: str) -> str:
+def _character(found: re.Match[str]) -> str:
+    kind = found.lastgroup
+    if kind is None:
+        return ""
     given = found[kind]
     if kind == "c":
         return given
