@@ -57,7 +57,8 @@ _COLON = r"""(?:["'\\]{0,8}[ ]{0,2}:[ ]{0,4}["'\\]{0,8}|=)"""
 
 def is_random_cookie(text: str) -> bool:
     """Whether one of the values in a header with cookies looks random."""
-    values = [part.rpartition("=")[2].strip() or part for part in re.split("[;,]", text)]
+    parts = (found[0] for found in re.finditer("[^;,]+", text))
+    values = (part.rpartition("=")[2].strip() or part for part in parts)
     return any(
         len(value) >= 16
         and any(char.isdigit() for char in value)

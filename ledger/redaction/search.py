@@ -16,12 +16,13 @@ from operator import itemgetter
 from re import _parser  # type: ignore[attr-defined]
 from typing import NamedTuple
 
-from turnledger.ledger.redaction.patterns import IS, LONG, SecretFormat
+from turnledger.ledger.redaction.patterns import IS, LONG, LazyRegex, SecretFormat
 from turnledger.ledger.redaction.rules import marker
 
 # Characters that are searched at once: about a millisecond.
 PIECE = 1 << 16
 # How far before a piece an anchor may begin to matter to it, and how far behind it one may reach.
+# What is found at an anchor starts at most as far before the piece as an anchor reaches.
 _LEAD, _TAIL = 12, 64
 # The characters of tokens; what separates them is a space, or where an escape may follow, "!".
 _IN_WORDS = b"+-/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
@@ -44,7 +45,7 @@ _SEPARATORS = (b" ", b":", b"=", b'"', b"'", b">", b"~", b".")
 # In bytes of lower-case text, so wider than in the formats: a space or a letter of another
 # alphabet may be any byte beyond ASCII, or a question mark.
 _SPACE = r"[\s\x1c-\x1f\x80-\xff?]"
-_IS = IS.lower().replace(r"(?!\[redacted: )", "").replace(r"\s", _SPACE)
+_IS = IS.lower().replace(r"\s", _SPACE)
 _NAMED = rf"""(?:{_IS}|[ \t]{{1,4}}["'\\]{{0,16}})[a-z0-9_+/~%-]{{20}}"""
 _QUOTES = r"""["'\\]{0,8}"""
 AFTER = {
@@ -158,7 +159,7 @@ class Search:
             for sign in (b"/", b"+")
         ]
         self._dot = re.compile(rf"\.(?=[A-Za-z0-9_-]{{20}})(?:{'|'.join(dots)})".encode())
-        self._dots = re.compile("".join(f"(?:{before}())?" for before in dots).encode())
+        self._dots = LazyRegex("".join(f"(?:{before}())?" for before in dots).encode())
         # All hints with the same rarest character are looked for at once.
         self._hints: dict[str, list[_Hint]] = {}
         sources: dict[str, list[str]] = {}
@@ -182,18 +183,22 @@ class Search:
 
     def all(self, text: str) -> Iterator[Found]:
         """The secrets, in order; of several that overlap, that of the first format."""
-        # Sorted piece by piece, so that other threads can run between.
-        rest: list[Found] = []
-        for end, found in self._pieces(text):
-            rest += found
-            if rest:
-                apart, rest = _apart(rest, end - _TAIL)
-                yield from apart
-        yield from _first_of(rest)
+        return _apart(self._in_order(text))
 
     def found(self, text: str) -> Iterator[Found]:
         """The secrets, in no order; they may overlap."""
         return chain.from_iterable(found for _, found in self._pieces(text))
+
+    def _in_order(self, text: str) -> Iterator[Found]:
+        """The secrets by where they start; sorted in pieces, between which other threads run."""
+        waiting: list[Found] = []
+        for end, found in self._pieces(text):
+            waiting += found
+            waiting.sort(key=itemgetter(1, 0))
+            done = bisect_left(waiting, end - _TAIL, key=itemgetter(1))
+            yield from waiting[:done]
+            waiting = waiting[done:]
+        yield from waiting
 
     def _pieces(self, text: str) -> Iterator[tuple[int, Iterator[Found]]]:
         """The ends of the pieces of a text, and the secrets with an anchor in each."""
@@ -252,7 +257,7 @@ class Search:
             place = one.end()
             if place > end:
                 break
-            which = self._dots.match(data, place)
+            which = self._dots.regex.match(data, place)
             assert which is not None
             for (width, entry), is_there in zip(self._dotted, which.groups(), strict=True):
                 secret = None if is_there is None else entry.found(text, place - width)
@@ -277,23 +282,19 @@ class Search:
                         yield secret
 
 
-def _apart(found: list[Found], until: int) -> tuple[list[Found], list[Found]]:
-    """Secrets that do not overlap, and those that a secret from `until` on may overlap."""
-    found.sort(key=itemgetter(1, 0))
-    kept: list[Found] = []
+def _apart(found: Iterable[Found]) -> Iterator[Found]:
+    """Of secrets in order, those that do not overlap."""
     group: list[Found] = []
     reach = 0
-    for place, one in enumerate(found):
+    for one in found:
         _, start, end, _ = one
-        if start >= until:
-            return kept, group + found[place:]
         if start >= reach and group:
-            kept += _first_of(group)
+            yield from _first_of(group)
             group = []
         if end > start:
             group.append(one)
             reach = max(reach, end)
-    return kept, group
+    yield from _first_of(group)
 
 
 def _first_of(group: list[Found]) -> list[Found]:
