@@ -23,16 +23,12 @@ from turnledger.ledger.redaction.rules import marker
 PIECE = 1 << 16
 # How far before a piece an anchor may begin to matter to it, and how far behind it one may reach.
 # What is found at an anchor starts at most as far before the piece as an anchor reaches.
-_LEAD, _TAIL = 12, 64
-# The characters of tokens; what separates them is a space, or where an escape may follow, "!".
+LEAD, TAIL = 12, 64
+# The characters of tokens. All of them alike, the beginning of a long word is always one text.
 _IN_WORDS = b"+-/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-_WORDS = bytes(code if code in _IN_WORDS else 32 for code in range(256))
-_MARKED = bytes(33 if code in b"\\[;%" else _WORDS[code] for code in range(256))
-# All characters of tokens alike, so that a long word is found as any text is: where there are few
-# of them, faster than with an expression.
 _ALIKE = bytes(97 if code in _IN_WORDS else 32 for code in range(256))
-_LONG_WORD = b"a" * LONG
-_FEW = 120
+# Where an escape may follow: one of these, as a "!".
+_MARKED = bytes(33 if code in b"\\[;%" else code for code in range(256))
 _MARKS = (b"\\", b"%", b"\x1b")
 # The rest of an escape, as in ESCAPED; of mail, =3D.
 _ESCAPE = (
@@ -149,11 +145,11 @@ class Search:
                 hints.setdefault(hint, []).append(_Entry(order, one))
         # The group tells whether it is a shape.
         any_of = f"(?:{trie(shapes) or '(?!)'}()|{trie(words) or '(?!)'})"
-        long = f"(?=[^ ]{{{LONG}}}+)"
+        long = f"(?=[A-Za-z0-9+/_-]{{{LONG}}}+)"
         # Each begins with one character, which `re` looks for in a fast loop.
-        self._after_space = re.compile(f" {long}{_BEGIN}(?={any_of})".encode())
+        self._long_word = re.compile(b" " + b"a" * LONG)
         self._begin = re.compile(f"{_BEGIN}(?={any_of})".encode())
-        self._after_mark = re.compile(f"!(?=[^ !]{{{LONG}}}){_ESCAPE}(?={any_of})".encode())
+        self._after_mark = re.compile(f"!{long}{_ESCAPE}(?={any_of})".encode())
         self._after_sign = [
             (sign, re.compile(f"{re.escape(sign.decode())}{long}_{{0,2}}+(?={any_of})".encode()))
             for sign in (b"/", b"+")
@@ -195,7 +191,7 @@ class Search:
         for end, found in self._pieces(text):
             waiting += found
             waiting.sort(key=itemgetter(1, 0))
-            done = bisect_left(waiting, end - _TAIL, key=itemgetter(1))
+            done = bisect_left(waiting, end - TAIL, key=itemgetter(1))
             yield from waiting[:done]
             waiting = waiting[done:]
         yield from waiting
@@ -220,16 +216,14 @@ class Search:
         return any(hint.text in lowered for group in self._hints.values() for hint in group)
 
     def _at_words(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
-        first = max(begin - _LEAD, 0)
-        piece = data[first : end + _TAIL]
-        is_marked = any(mark in piece for mark in _MARKS)
-        words = b" " + piece.translate(_MARKED if is_marked else _WORDS)
-        found = [self._at_long_words(words)]
-        if is_marked:
-            found.append(self._after_mark.finditer(words))
-        found += [regex.finditer(words) for sign, regex in self._after_sign if sign in words]
+        first = max(begin - LEAD, 0)
+        piece = data[first : end + TAIL]
+        found = [self._at_long_words(piece)]
+        if any(mark in piece for mark in _MARKS):
+            found.append(self._after_mark.finditer(piece.translate(_MARKED)))
+        found += [regex.finditer(piece) for sign, regex in self._after_sign if sign in piece]
         for one in chain.from_iterable(found):
-            place = first - 1 + one.end()
+            place = first + one.end()
             if begin <= place < end:
                 shaped = self._shaped if one.lastindex else ()
                 for entry in chain(self._by_first.get(text[place : place + 2], ()), shaped):
@@ -238,22 +232,15 @@ class Search:
                         if secret is not None:
                             yield secret
 
-    def _at_long_words(self, words: bytes) -> Iterator[re.Match[bytes]]:
-        alike = words.translate(_ALIKE)
-        count, place = 0, alike.find(_LONG_WORD)
-        while place >= 0:
-            if count > place // _FEW + 8:
-                yield from self._after_space.finditer(words, place - 1)
-                return
-            found = self._begin.match(words, place)
+    def _at_long_words(self, piece: bytes) -> Iterator[re.Match[bytes]]:
+        match = self._begin.match
+        for one in self._long_word.finditer(b" " + piece.translate(_ALIKE)):
+            found = match(piece, one.start())
             if found is not None:
                 yield found
-            count += 1
-            end = alike.find(b" ", place)
-            place = alike.find(_LONG_WORD, end) if end >= 0 else -1
 
     def _at_dots(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
-        for one in self._dot.finditer(data, begin, min(end + _TAIL, len(data))):
+        for one in self._dot.finditer(data, begin, min(end + TAIL, len(data))):
             place = one.end()
             if place > end:
                 break
@@ -267,7 +254,7 @@ class Search:
     def _at_hints(
         self, text: str, data: bytes, lowered: bytes, begin: int, end: int
     ) -> Iterator[Found]:
-        piece = data[max(begin - _TAIL, 0) : end + _TAIL]
+        piece = data[max(begin - TAIL, 0) : end + TAIL]
         if not any(mark in piece for mark in _SEPARATORS):
             return
         for regex, hints in self._at_rarest:

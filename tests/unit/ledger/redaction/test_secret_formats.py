@@ -32,7 +32,7 @@ from turnledger.ledger import redaction
 from turnledger.ledger.redaction import Redactor
 from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN, OPTIONAL
 from turnledger.ledger.redaction.patterns import SecretFormat
-from turnledger.ledger.redaction.search import AFTER, PIECE, REACH, Search
+from turnledger.ledger.redaction.search import AFTER, LEAD, PIECE, REACH, TAIL, Search, width
 
 REDACTOR = Redactor()
 
@@ -310,8 +310,12 @@ def test_every_repeat_of_a_format_has_a_bound(one: SecretFormat) -> None:
         assert _parser.parse(pattern).getwidth()[1] < 1_000_000
 
 
-def test_what_must_follow_a_hint_is_within_reach() -> None:
-    """Behind a piece the search reads so far: a hint at its end must be seen with all of it."""
+def test_what_is_around_an_anchor_is_within_reach() -> None:
+    """Around a piece the search reads so far: an anchor at its end must be seen with all of it."""
+    for one in KNOWN:
+        assert one.offset <= LEAD
+        assert all(width(before) <= TAIL for before in one.dots)
+        assert all(_parser.parse(word).getwidth()[1] <= TAIL for word in (*one.literals, one.shape))
     hints = {hint for one in (*KNOWN, *OPTIONAL) for hint in one.hints}
     assert {*AFTER} <= hints
     for hint in hints:
