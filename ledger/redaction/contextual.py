@@ -47,7 +47,8 @@ _ADO = (
     r"(?i:server|data source|database|initial catalog|user|uid|host|port|encrypt|trust|integrated"
     r"|persist|application|driver|connection)"
 )
-_PASSWORD = ("password", "pwd")
+_PASSWORD = ("password=", "password =", "password  =")
+_PWD = ("pwd=", "pwd =", "pwd  =")
 # Of a password in the environment: a digit or a capital, since "postgres" in an example is public.
 _HARD = r"(?=[^\s0-9A-Z]{0,199}[0-9A-Z])"
 # Between the name of a header and its value: a colon; as a key of an object, an equals sign.
@@ -56,7 +57,8 @@ _COLON = r"""(?:["'\\]{0,8}[ ]{0,2}:[ ]{0,4}["'\\]{0,8}|=)"""
 
 def is_random_cookie(text: str) -> bool:
     """Whether one of the values in a header with cookies looks random."""
-    values = [part.rpartition("=")[2].strip() or part for part in re.split("[;,]", text)]
+    parts = (found[0] for found in re.finditer("[^;,]+", text))
+    values = (part.rpartition("=")[2].strip() or part for part in parts)
     return any(
         len(value) >= 16
         and any(char.isdigit() for char in value)
@@ -121,7 +123,7 @@ _PASSWORDS = (
         "otpauth-secret",
         r"(?i:secret)=(?P<secret>[A-Za-z2-7]{16,200}={0,6})(?![A-Za-z0-9])",
         "otpauth://totp/Shop:jane@example.com?secret=<base32:32>&issuer=Shop",
-        hints=("secret",),
+        hints=("secret=",),
         before=r"otpauth://[^\s\"'<>]{1,300}[?&;]",
     ),
     SecretFormat(
@@ -131,7 +133,7 @@ _PASSWORDS = (
         rf"(?i:password|pwd)[ ]{{0,2}}=[ ]{{0,2}}{_QUOTES}"
         rf"""(?P<secret>{_REAL}[^\s;&"'\\<>#]{{1,256}})""",
         "postgresql://db.example.com/shop?user=app&password=<base62:16>",
-        hints=_PASSWORD,
+        hints=_PASSWORD + _PWD,
         literally=True,
     ),
     SecretFormat(
@@ -140,14 +142,14 @@ _PASSWORDS = (
         rf"""(?P<secret>{_REAL}[^\s;&"'\\<>]{{1,128}}+){_QUOTES};[ ]{{0,2}}"""
         rf"(?={_ADO}[\w ]{{0,30}}=)",
         "Password=<base62:16>;Server=db;Database=shop",
-        hints=_PASSWORD,
+        hints=_PASSWORD + _PWD,
         literally=True,
     ),
     SecretFormat(
         "dsn-password",
         rf"""(?<=[ ])password[ ]?=[ ]?{_QUOTES}(?P<secret>{_REAL}[^\s,"'\\<>()]{{1,256}})""",
         "host=db user=app password=<base62:16> dbname=shop",
-        hints=("password",),
+        hints=_PASSWORD,
         before=rf"{_START}{_LIBPQ}=[^\s,()]{{1,100}}[ ]{{1,3}}",
         literally=True,
     ),
@@ -156,7 +158,7 @@ _PASSWORDS = (
         rf"{_START}password[ ]?=[ ]?{_QUOTES}(?P<secret>{_REAL}[^\s,\"'\\<>()]{{1,128}}+)"
         rf"{_QUOTES}[ ]{{1,3}}(?={_LIBPQ}=)",
         "password=<base62:16> host=db.example.com",
-        hints=("password",),
+        hints=_PASSWORD,
         literally=True,
     ),
     # Of the environment: POSTGRES_PASSWORD=..., in a file, a dump, a command or `docker -e`.
@@ -164,7 +166,7 @@ _PASSWORDS = (
         "env-password",
         rf"""PASSWORD=["'\\]{{0,8}}(?P<secret>{_REAL}(?![$({{]){_HARD}[^\s"'`\\;&|<>(){{}}]{{6,200}})""",
         "export DB_PASSWORD=<base62:16>",
-        hints=("password",),
+        hints=("password=",),
         before=rf"{_START}[A-Z][A-Z0-9_]{{0,60}}",
         literally=True,
     ),
@@ -198,47 +200,47 @@ _PASSWORDS = (
 _IN_URLS = (
     SecretFormat(
         "azure-account-key",
-        r"(?:(?<=Account)|(?<=Access))Key="
+        r"Acc(?:ount|ess)Key="
         r"(?P<secret>[A-Za-z0-9+/]{43}=|[A-Za-z0-9+/]{86}==)(?![A-Za-z0-9+/=])",
         "AccountName=a;AccountKey=<base64:86>==;EndpointSuffix=x.net",
-        hints=("key",),
+        hints=("accountkey=", "accesskey="),
     ),
     SecretFormat(
         "azure-sas-signature",
         r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%/+_-]{40,120}={0,2})",
         "https://a.blob.core.windows.net/c?sp=r&sig=<base62:43>%3D",
-        hints=("sig",),
+        hints=("sig=",),
     ),
     SecretFormat(
         "presigned-url",
         r"(?<=X-Amz-)Signature=(?P<secret>[0-9a-f]{64,600})" + RIGHT,
         "https://b.s3.amazonaws.com/k?X-Amz-Signature=<hex:64>",
-        hints=("sig",),
+        hints=("signature=",),
     ),
     SecretFormat(
         "presigned-url",
         r"(?<=X-Goog-)Signature=(?P<secret>[0-9a-f]{64,600})" + RIGHT,
         "https://storage.googleapis.com/b/k?X-Goog-Signature=<hex:512>",
-        hints=("sig",),
+        hints=("signature=",),
     ),
     SecretFormat(
         "discord-webhook",
         r"(?<=/api/web)hooks/[0-9]{15,22}/(?P<secret>[A-Za-z0-9_-]{60,100})",
         "https://discord.com/api/webhooks/<digits:19>/<url64:68>",
-        hints=("hook",),
+        hints=("hooks/",),
     ),
     SecretFormat(
         "slack-webhook",
         r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_+-]{20,150})",
         "https://hooks.slack.com/services/T<upper:8>/B<upper:10>/<base62:24>",
-        hints=("hook",),
+        hints=("hooks.slack.com/",),
     ),
     SecretFormat(
         "teams-webhook",
         r"(?<=web)hook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/"
         r"(?P<secret>[0-9a-f]{32}/[0-9a-f-]{36})",
         "https://a.webhook.office.com/webhookb2/<uuid>@<uuid>/IncomingWebhook/<hex:32>/<uuid>",
-        hints=("hook",),
+        hints=("hook.office.com/",),
     ),
 )
 
@@ -304,10 +306,12 @@ _HEADERS = (
 
 # `aws configure set aws_secret_access_key VALUE` has only a space.
 _IS_OR_SPACE = rf"(?:{IS}|[ \t]{{1,4}}[\"']?)"
-_WHOSE = (
-    r"(?:api|access|auth|client|secret|private|subscription|refresh|webhook|jwt|app|bot|signing"
-    r"|encryption|session|deploy|personal)[ _-]?"
+_OWNERS = (
+    "api|access|auth|client|secret|private|subscription|refresh|webhook|jwt|app|bot|signing"
+    "|encryption|session|deploy|personal"
 )
+# Each before the name, as a place of its own: faster than a search for where they begin.
+_WHOSE = "|".join(rf"(?<={word}{dash})" for word in _OWNERS.split("|") for dash in ("", "[ _-]"))
 # A page token (next_token, sync-token) says where to go on and opens nothing.
 _NOT_PAGING = "".join(
     rf"(?<!{word}{dash})"

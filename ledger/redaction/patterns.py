@@ -107,7 +107,8 @@ class SecretFormat(NamedTuple):
         shape: A regular expression for the beginning of such a word, instead of literals.
         dots: For a token of parts joined by dots: regular expressions, each for text of one
             length, from its beginning to the dot before a part of at least 20 characters.
-        hints: Lower-case text, found anywhere and in any case.
+        hints: Lower-case text, found anywhere and in any case. What has to follow some of them is
+            in `search.AFTER`.
         offset: How far before the anchor the pattern begins.
         before: A regular expression for what ends where the pattern begins.
         keyed: The secret follows a name; in a JSON object, the key is that name.

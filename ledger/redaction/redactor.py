@@ -140,12 +140,10 @@ class Redactor:
         """Whether there may be a secret in text, or in the values of JSON as text."""
         if not isinstance(text, str):
             raise InvalidInputError(f"Invalid text: got {type(text).__name__}, expected text.")
-        if self._has_own_rules or self._search.finds(text):
-            return True
-        if _VALUE_KEY in text and self._keyed.may_follow(text):
+        if self._has_own_rules or (_VALUE_KEY in text and self._keyed.may_follow(text)):
             return True
         views = [view.text for view in (*unescaped(text), *without_percent(text))]
-        return bool(views) and self._search.finds("\n".join(views))
+        return self._search.finds("\n".join((text, *views)) if views else text)
 
     # --- the search ---
 
@@ -216,11 +214,12 @@ class Redactor:
         if not self._keyed.may_follow(name):
             return value
         whole, start = f"{name}={value}", len(name) + 1
-        found = [one for one in self._keyed.all(whole) if one.start >= start]
-        if not found:
-            return value
-        spans = [(one.start - start, one.end - start, one.order) for one in found]
-        return _replaced(value, spans, self._keyed.markers)
+        spans = [
+            (first - start, last - start, order)
+            for order, first, last, _ in self._keyed.all(whole)
+            if first >= start
+        ]
+        return _replaced(value, spans, self._keyed.markers) if spans else value
 
     def _text(self, text: str, path: Path, depth: int) -> str:
         if self.fields and path:
@@ -237,10 +236,8 @@ class Redactor:
         # Escapes first: the part of a secret before an escape may look like a whole one.
         text = self._by_views(text, without_percent(text), is_percent=True)
         text = self._by_views(text, unescaped(text))
-        found = search.all(text)
-        if not found:
-            return text
-        return _replaced(text, [(one.start, one.end, one.order) for one in found], search.markers)
+        spans = [(start, end, order) for order, start, end, _ in search.all(text)]
+        return _replaced(text, spans, search.markers) if spans else text
 
     def _by_views(self, text: str, views: Iterable[View], *, is_percent: bool = False) -> str:
         # All in one search: a search of its own for each would cost more than what it reads.
@@ -249,21 +246,21 @@ class Redactor:
             return text
         begins = [0, *accumulate(len(view.text) + 1 for view in parts)]
         spans: list[tuple[int, int, int]] = []
-        for one in self._search.all("\n".join(view.text for view in parts)):
-            number = bisect_right(begins, one.start) - 1
+        for order, *places in self._search.all("\n".join(view.text for view in parts)):
+            number = bisect_right(begins, places[0]) - 1
             view, begin = parts[number], begins[number]
-            first, last, anchor = one.start - begin, one.end - begin, one.anchor - begin
+            first, last, anchor = (place - begin for place in places)
             if last > len(view.text) or view.cuts(first, last):
                 continue
             start, end = view.span(first, last)
             # Its own percent signs are not resolved, unless all around it is encoded.
             if (
                 is_percent
-                and self._search.formats[one.order].literally
+                and self._search.formats[order].literally
                 and (anchor < 0 or start - view.span(anchor, anchor + 1)[0] == first - anchor)
             ):
                 continue
-            spans.append((start, end, one.order))
+            spans.append((start, end, order))
         return _replaced(text, spans, self._search.markers) if spans else text
 
     def _by_own_rules(self, text: str, path: Path, depth: int) -> str:

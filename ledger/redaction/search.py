@@ -12,25 +12,23 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from operator import itemgetter
 from re import _parser  # type: ignore[attr-defined]
 from typing import NamedTuple
 
-from turnledger.ledger.redaction.patterns import IS, LONG, SecretFormat
+from turnledger.ledger.redaction.patterns import IS, LONG, LazyRegex, SecretFormat
 from turnledger.ledger.redaction.rules import marker
 
 # Characters that are searched at once: about a millisecond.
 PIECE = 1 << 16
 # How far before a piece an anchor may begin to matter to it, and how far behind it one may reach.
-_LEAD, _TAIL = 12, 64
-# The characters of tokens; what separates them is a space, or where an escape may follow, "!".
+# What is found at an anchor starts at most as far before the piece as an anchor reaches.
+LEAD, TAIL = 12, 64
+# The characters of tokens. All of them alike, the beginning of a long word is always one text.
 _IN_WORDS = b"+-/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-_WORDS = bytes(code if code in _IN_WORDS else 32 for code in range(256))
-_MARKED = bytes(33 if code in b"\\[;%" else _WORDS[code] for code in range(256))
-# All characters of tokens alike, so that a long word is found as any text is: where there are few
-# of them, faster than with an expression.
 _ALIKE = bytes(97 if code in _IN_WORDS else 32 for code in range(256))
-_LONG_WORD = b"a" * LONG
-_FEW = 80
+# Where an escape may follow: one of these, as a "!".
+_MARKED = bytes(33 if code in b"\\[;%" else code for code in range(256))
 _MARKS = (b"\\", b"%", b"\x1b")
 # The rest of an escape, as in ESCAPED; of mail, =3D.
 _ESCAPE = (
@@ -39,28 +37,41 @@ _ESCAPE = (
 _BEGIN = r"(?:_{1,2}|3D)?"
 # Text without any of these has words alone: no name stands before a value, and no URL.
 _SEPARATORS = (b" ", b":", b"=", b'"', b"'", b">", b"~", b".")
-# After names that are words of prose and code too, a value must follow for anything to be matched.
-_VALUED = ("key", "token", "secret")
-_VALUE = (
-    r"(?i:key|token|secret)(?:-data)?"
-    rf"(?:{IS}|[ \t]{{1,4}}[\"'\\]{{0,16}})[A-Za-z0-9_+/~.%-]{{12}}"
-)
-# A hint is only looked for where one of these is too: finding a character is fastest. It may be
-# behind the piece.
-_REACH = 1_000
-_NEEDED = {"://": b"@", "jdbc:oracle:": b"@", "pwd": b"=", "q~": b"~", ":*:": b"*"}
-# Letters alone, in lower case: whether there is a hint is seen in them first, as they are fewer.
-_LOWER = bytes(code + 32 if 65 <= code <= 90 else code for code in range(256))
-_OTHERS = bytes(code for code in range(256) if not chr(code).isascii() or not chr(code).isalpha())
+# --- what must follow a hint, or no format is tried there ---
+# In bytes of lower-case text, so wider than in the formats: a space or a letter of another
+# alphabet may be any byte beyond ASCII, or a question mark.
+_SPACE = r"[\s\x1c-\x1f\x80-\xff?]"
+_IS = IS.lower().replace(r"\s", _SPACE)
+_NAMED = rf"""(?:{_IS}|[ \t]{{1,4}}["'\\]{{0,16}})[a-z0-9_+/~%-]{{20}}"""
+_QUOTES = r"""["'\\]{0,8}"""
+AFTER = {
+    "key": rf"(?:-data)?{_NAMED}",
+    "token": _NAMED,
+    "secret": _NAMED,
+    "secret=": r"[a-z2-7]{16}",
+    "sig=": r"[a-z0-9%/+_-]{40}",
+    "signature=": r"[0-9a-f]{64}",
+    "bearer": r"(?:\\{0,8}[ \t]|%20|\+){1,4}[a-z0-9._~+/-]{16}",
+    "auth": rf"(?:(?:{_QUOTES}[ ]{{0,4}}:|=){_SPACE}{{0,4}}{_QUOTES}[a-z0-9+/]{{12}}"
+    rf"|orization{_IS}(?:(?:basic|token|ssws|api-?key|key)[\\ \t%+]"
+    rf"|(?:token=)?{_QUOTES}[a-z0-9._~+/-]{{20}}))",
+    "cookie": rf"(?:{_QUOTES}[ ]{{0,2}}:[ ]{{0,4}}{_QUOTES}|=)[^=]{{1,100}}+=[^\r\n\"'\\<>]{{16}}",
+    "://": r"""(?:\[redacted|[^\s/:@"'<>?#\\\[]{0,200}+(?:(?<=//[0-9a-f]{32})@"""
+    r"""|:[^\s"'<>](?:[^\s/"'<>?#@]{0,255}+|[^\s"'<>@]{0,127}+)@))""",
+    ":543": r"[2-9]:[^:]{1,64}+:[^:]{1,64}+:",
+    "q~": r"(?<=[0-9]q~)[a-z0-9_~.-]{31}",
+    "curl ": r"(?:(?!curl )[^\n]){0,200}?(?<= )-(?:u|-user)",
+    "machine ": rf"{_SPACE}{{0,3}}\S{{1,200}}{_SPACE}{{1,8}}+login",
+}
+# Characters from rare to frequent, in prose and code: a hint is looked for by its rarest.
+_RARE = "~=:zqjxkvbw*gpmycuhldfrsinotaei -./0123456789"
+# What follows a hint reaches so far at most.
+REACH = 1_000
 
 
-class Found(NamedTuple):
-    """A secret: the number of its format, its span, and where its anchor is."""
-
-    order: int
-    start: int
-    end: int
-    anchor: int
+# A secret: the number of its format, its start and end, and where its anchor is. A plain tuple,
+# which the garbage collector need not visit: there may be hundreds of thousands.
+Found = tuple[int, int, int, int]
 
 
 class _Entry:
@@ -80,8 +91,11 @@ class _Entry:
         if self._match is None:
             self._match, self._group = one.regex.match, one.group
             if one.before:
-                self._before = one.before_regex
                 self._reach = _parser.parse(one.before).getwidth()[1]
+                if self._reach:
+                    self._before = one.before_regex
+                else:  # Of lookbehinds alone: the first that is tried.
+                    self._match = re.compile(f"(?:{one.before}){one.pattern}").match
         start = anchor - one.offset
         hit = self._match(text, start) if start >= 0 else None
         if hit is None:
@@ -90,16 +104,15 @@ class _Entry:
             return None
         if one.accepts is not None and not one.accepts(hit[self._group]):
             return None
-        return Found(self._order, *hit.span(self._group), anchor)
+        start, end = hit.span(self._group)
+        return self._order, start, end, anchor
 
 
 class _Hint(NamedTuple):
-    """A hint: its text, its letters, what must be there too, and the formats that it leads to."""
+    """A hint: how far in it its rarest character is, and the formats that it leads to."""
 
     text: bytes
-    letters: bytes
-    needed: bytes | None
-    value: re.Pattern[str] | None
+    offset: int
     entries: list[_Entry]
 
 
@@ -109,29 +122,32 @@ class Search:
     def __init__(self, formats: Iterable[SecretFormat]) -> None:
         self.formats = tuple(formats)
         self.markers = tuple(marker(one.name) for one in self.formats)
-        # By the first character of a word; "" for shapes, which may begin with any.
+        # By the first two characters of a word.
         self._by_first: dict[str, list[_Entry]] = {}
+        self._shaped: list[_Entry] = []
         self._dotted: list[tuple[int, _Entry]] = []
         dots: list[str] = []
         hints: dict[str, list[_Entry]] = {}
         words: list[str] = []
+        shapes: list[str] = []
         for order, one in enumerate(self.formats):
             for literal in one.literals:
                 words.append(re.escape(literal))
                 entry = _Entry(order, one, literal)
-                self._by_first.setdefault(literal[0], []).append(entry)
+                self._by_first.setdefault(literal[:2], []).append(entry)
             if one.shape:
-                words.append(one.shape)
-                self._by_first.setdefault("", []).append(_Entry(order, one))
+                shapes.append(one.shape)
+                self._shaped.append(_Entry(order, one))
             for before in one.dots:
                 dots.append(f"(?<={before})")
                 self._dotted.append((width(before), _Entry(order, one)))
             for hint in one.hints:
                 hints.setdefault(hint, []).append(_Entry(order, one))
-        any_of = trie(words)
-        long = f"(?=[^ !]{{{LONG}}})"
+        # The group tells whether it is a shape.
+        any_of = f"(?:{trie(shapes) or '(?!)'}()|{trie(words) or '(?!)'})"
+        long = f"(?=[A-Za-z0-9+/_-]{{{LONG}}}+)"
         # Each begins with one character, which `re` looks for in a fast loop.
-        self._after_space = re.compile(f" {long}{_BEGIN}(?={any_of})".encode())
+        self._long_word = re.compile(b" " + b"a" * LONG)
         self._begin = re.compile(f"{_BEGIN}(?={any_of})".encode())
         self._after_mark = re.compile(f"!{long}{_ESCAPE}(?={any_of})".encode())
         self._after_sign = [
@@ -139,122 +155,133 @@ class Search:
             for sign in (b"/", b"+")
         ]
         self._dot = re.compile(rf"\.(?=[A-Za-z0-9_-]{{20}})(?:{'|'.join(dots)})".encode())
-        value = re.compile(_VALUE)
-        self._hints = [
-            _Hint(
-                hint.encode(),
-                hint.encode().translate(None, _OTHERS),
-                _NEEDED.get(hint),
-                value if hint in _VALUED else None,
-                entries,
+        self._dots = LazyRegex("".join(f"(?:{before}())?" for before in dots).encode())
+        # All hints with the same rarest character are looked for at once.
+        self._hints: dict[str, list[_Hint]] = {}
+        sources: dict[str, list[str]] = {}
+        for hint, entries in hints.items():
+            rarest = min(hint, key=_RARE.find)
+            offset = hint.index(rarest)
+            self._hints.setdefault(rarest, []).append(_Hint(hint.encode(), offset, entries))
+            begun = f"(?<={re.escape(hint)})" if offset else ""
+            sources.setdefault(rarest, []).append(
+                f"{re.escape(hint[offset + 1 :])}{begun}(?={AFTER.get(hint, '')})()"
             )
-            for hint, entries in hints.items()
+        # One alone may be taken whole: its text is found faster than a character.
+        self._at_rarest = [
+            (re.compile(f"{re.escape(rarest)}{many(sources[rarest])}".encode()), group)
+            for rarest, group in self._hints.items()
         ]
 
     def finds(self, text: str) -> bool:
         """Whether there is a secret."""
         return next(self.found(text), None) is not None
 
-    def all(self, text: str) -> list[Found]:
+    def all(self, text: str) -> Iterator[Found]:
         """The secrets, in order; of several that overlap, that of the first format."""
-        return _apart(self.found(text))
+        return _apart(self._in_order(text))
 
     def found(self, text: str) -> Iterator[Found]:
         """The secrets, in no order; they may overlap."""
+        return chain.from_iterable(found for _, found in self._pieces(text))
+
+    def _in_order(self, text: str) -> Iterator[Found]:
+        """The secrets by where they start; sorted in pieces, between which other threads run."""
+        waiting: list[Found] = []
+        for end, found in self._pieces(text):
+            waiting += found
+            waiting.sort(key=itemgetter(1, 0))
+            done = bisect_left(waiting, end - TAIL, key=itemgetter(1))
+            yield from waiting[:done]
+            waiting = waiting[done:]
+        yield from waiting
+
+    def _pieces(self, text: str) -> Iterator[tuple[int, Iterator[Found]]]:
+        """The ends of the pieces of a text, and the secrets with an anchor in each."""
         # One byte a character: places are the same, and other alphabets are not in any anchor.
         data = text.encode("latin-1", "replace")
+        lowered = data.lower()
         for begin in range(0, len(data), PIECE):
             end = min(begin + PIECE, len(data))
-            yield from self._at_words(text, data, begin, end)
+            found = [self._at_words(text, data, begin, end)]
             if self._dotted:
-                yield from self._at_dots(text, data, begin, end)
+                found.append(self._at_dots(text, data, begin, end))
             if self._hints:
-                yield from self._at_hints(text, data, begin, end)
+                found.append(self._at_hints(text, data, lowered, begin, end))
+            yield end, chain.from_iterable(found)
 
     def may_follow(self, name: str) -> bool:
         """Whether a name may make the value after it a secret."""
         lowered = name.lower().encode("latin-1", "replace")
-        return any(hint.text in lowered for hint in self._hints)
+        return any(hint.text in lowered for group in self._hints.values() for hint in group)
 
     def _at_words(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
-        first = max(begin - _LEAD, 0)
-        piece = data[first : end + _TAIL]
-        is_marked = any(mark in piece for mark in _MARKS)
-        words = b" " + piece.translate(_MARKED if is_marked else _WORDS)
-        found = [self._at_long_words(words)]
-        if is_marked:
-            found.append(self._after_mark.finditer(words))
-        found += [regex.finditer(words) for sign, regex in self._after_sign if sign in words]
-        shapes = self._by_first.get("", ())
+        first = max(begin - LEAD, 0)
+        piece = data[first : end + TAIL]
+        found = [self._at_long_words(piece)]
+        if any(mark in piece for mark in _MARKS):
+            found.append(self._after_mark.finditer(piece.translate(_MARKED)))
+        found += [regex.finditer(piece) for sign, regex in self._after_sign if sign in piece]
         for one in chain.from_iterable(found):
-            place = first - 1 + one.end()
+            place = first + one.end()
             if begin <= place < end:
-                for entry in chain(self._by_first.get(text[place], ()), shapes):
+                shaped = self._shaped if one.lastindex else ()
+                for entry in chain(self._by_first.get(text[place : place + 2], ()), shaped):
                     if text.startswith(entry.literal, place):
                         secret = entry.found(text, place)
                         if secret is not None:
                             yield secret
 
-    def _at_long_words(self, words: bytes) -> Iterator[re.Match[bytes]]:
-        alike = words.translate(_ALIKE)
-        count, place = 0, alike.find(_LONG_WORD)
-        while place >= 0:
-            if count > place // _FEW + 8:
-                yield from self._after_space.finditer(words, place - 1)
-                return
-            found = self._begin.match(words, place)
+    def _at_long_words(self, piece: bytes) -> Iterator[re.Match[bytes]]:
+        match = self._begin.match
+        for one in self._long_word.finditer(b" " + piece.translate(_ALIKE)):
+            found = match(piece, one.start())
             if found is not None:
                 yield found
-            count += 1
-            end = alike.find(b" ", place)
-            place = alike.find(_LONG_WORD, end) if end >= 0 else -1
 
     def _at_dots(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
-        for one in self._dot.finditer(data, begin, min(end + _TAIL, len(data))):
+        for one in self._dot.finditer(data, begin, min(end + TAIL, len(data))):
             place = one.end()
             if place > end:
                 break
-            for width, entry in self._dotted:
-                secret = entry.found(text, place - width)
+            which = self._dots.regex.match(data, place)
+            assert which is not None
+            for (width, entry), is_there in zip(self._dotted, which.groups(), strict=True):
+                secret = None if is_there is None else entry.found(text, place - width)
                 if secret is not None:
                     yield secret
 
-    def _at_hints(self, text: str, data: bytes, begin: int, end: int) -> Iterator[Found]:
-        piece = data[max(begin - _TAIL, 0) : end + _TAIL]
+    def _at_hints(
+        self, text: str, data: bytes, lowered: bytes, begin: int, end: int
+    ) -> Iterator[Found]:
+        piece = data[max(begin - TAIL, 0) : end + TAIL]
         if not any(mark in piece for mark in _SEPARATORS):
             return
-        piece = data[begin : end + _TAIL]
-        letters, size, lowered = piece.translate(_LOWER, _OTHERS), end - begin, None
-        for hint in self._hints:
-            if hint.letters not in letters or (
-                hint.needed and data.find(hint.needed, begin, end + _REACH) < 0
-            ):
-                continue
-            if lowered is None:
-                lowered = piece.lower()
-            place = lowered.find(hint.text)
-            while 0 <= place < size:
-                if hint.value is None or hint.value.match(text, begin + place):
-                    for entry in hint.entries:
-                        secret = entry.found(text, begin + place)
-                        if secret is not None:
-                            yield secret
-                place = lowered.find(hint.text, place + len(hint.text))
+        for regex, hints in self._at_rarest:
+            for one in regex.finditer(lowered, begin, end + REACH):
+                place = one.start()
+                if place >= end or one.lastindex is None:
+                    break
+                hint = hints[one.lastindex - 1]
+                for entry in hint.entries:
+                    secret = entry.found(text, place - hint.offset)
+                    if secret is not None:
+                        yield secret
 
 
-def _apart(found: Iterable[Found]) -> list[Found]:
-    """Secrets that do not overlap."""
-    kept: list[Found] = []
+def _apart(found: Iterable[Found]) -> Iterator[Found]:
+    """Of secrets in order, those that do not overlap."""
     group: list[Found] = []
     reach = 0
-    for one in sorted(found, key=lambda one: (one.start, one.order)):
-        if one.start >= reach and group:
-            kept += _first_of(group)
+    for one in found:
+        _, start, end, _ = one
+        if start >= reach and group:
+            yield from _first_of(group)
             group = []
-        if one.end > one.start:
+        if end > start:
             group.append(one)
-            reach = max(reach, one.end)
-    return kept + _first_of(group)
+            reach = max(reach, end)
+    yield from _first_of(group)
 
 
 def _first_of(group: list[Found]) -> list[Found]:
@@ -264,10 +291,11 @@ def _first_of(group: list[Found]) -> list[Found]:
     kept: list[Found] = []
     starts: list[int] = []
     for one in sorted(group):
-        place = bisect_left(starts, one.end)
-        if not place or kept[place - 1].end <= one.start:
+        _, start, end, _ = one
+        place = bisect_left(starts, end)
+        if not place or kept[place - 1][2] <= start:
             kept.insert(place, one)
-            starts.insert(place, one.start)
+            starts.insert(place, start)
     return kept
 
 
@@ -283,6 +311,11 @@ def trie(words: Iterable[str]) -> str:
         first if "" in rest else first + trie(rest) for first, rest in by_first.items() if first
     ]
     return "" if not parts else parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+def many(sources: list[str]) -> str:
+    """A lookahead for one of these; of one alone, itself."""
+    return sources[0] if len(sources) == 1 else f"(?={'|'.join(sources)})"
 
 
 def width(pattern: str) -> int:

@@ -462,7 +462,7 @@ _SERVICES = (
         "asana-token",
         r"[0-9a-f]{32}" + RIGHT,
         "2/<digits:16>/<digits:16>:<hex:32>",
-        shape=r"(?<=[0-9] )[0-9a-f]{32}(?![A-Za-z0-9])",
+        shape=r"(?<=[0-9]:)[0-9a-f]{32}(?![A-Za-z0-9])",
         before=r"(?<![0-9/])[0-2]/[0-9]{13,19}(?:/[0-9]{13,19})?:",
     ),
     SecretFormat(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from html.entities import html5
 
 from turnledger.ledger.redaction.patterns import LazyRegex
@@ -19,7 +20,7 @@ _SEQUENCE = r"(?:\[[0-?]{0,32}[ -/]{0,2}[@-~]|[()][A-Z0-9])"
 _TERMINAL = rf"\x1b{_SEQUENCE}"
 # Of JSON and code, \u0041, \x41 and \/, with more backslashes for each string around them.
 _ESCAPE = (
-    rf"\\(?:\\{{0,15}}(?:(?:u001[bB]|x1[bB]|033|e){_SEQUENCE}"
+    rf"\\(?:\\{{0,15}}+(?:(?:u001[bB]|x1[bB]|033|e){_SEQUENCE}"
     r"|u(?P<u>[0-9A-Fa-f]{4})|x(?P<x>[0-9A-Fa-f]{2})|(?P<c>[/_-])))"
 )
 _ENTITY = (
@@ -50,32 +51,34 @@ class View:
         marks = (_WITH_PERCENT if percent else _MARK).regex
         if percent:  # a form has plus signs for spaces, and encodes its own
             self.text = self.text.replace("+", " ")
-        # From the inner to the outer: for each, the ends of what replaces the marks, whether that
-        # is a character, and where the marks end.
-        self._maps: list[tuple[list[int], list[bool], list[int]]] = []
+        self._marks = marks
+        # The text before each round of resolving, from the inner to the outer.
+        self._rounds: list[str] = []
         for _ in range(_ROUNDS):
-            if marks.search(self.text) is None:
+            made, count = marks.subn(_character, self.text)
+            if not count:
                 break
-            self._resolve(marks)
+            self._rounds.append(self.text)
+            self.text = made
 
-    def _resolve(self, marks: re.Pattern[str]) -> None:
-        parts: list[str] = []
-        ends: list[int] = []
-        kept: list[bool] = []
-        afters: list[int] = []
-        done = size = 0
-        for found in marks.finditer(self.text):
-            start, after = found.span()
-            char = _character(found)
-            size += start - done + len(char)
-            parts += (self.text[done:start], char)
-            ends.append(size)
-            kept.append(bool(char))
-            afters.append(after)
-            done = after
-        parts.append(self.text[done:])
-        self.text = "".join(parts)
-        self._maps.append((ends, kept, afters))
+    @cached_property
+    def _maps(self) -> list[tuple[list[int], list[bool], list[int]]]:
+        """Of each round: the ends of what replaces marks, if it is a character, and their ends."""
+        maps = []
+        for text in self._rounds:
+            ends: list[int] = []
+            kept: list[bool] = []
+            afters: list[int] = []
+            less = 0
+            for found in self._marks.finditer(text):
+                start, after = found.span()
+                size = len(_character(found))
+                less += after - start - size
+                ends.append(after - less)
+                kept.append(size > 0)
+                afters.append(after)
+            maps.append((ends, kept, afters))
+        return maps
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The same span in the text, without a terminal sequence before or after it."""
@@ -130,9 +133,11 @@ def without_percent(text: str) -> Iterator[View]:
 
 def _windows(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """What to resolve marks in: each mark with what is around it, in one if they overlap."""
-    has_key = any(word in text for word in _KEY_WORDS)
+    has_key: bool | None = None
     first = last = word = -1
     for start, end in spans:
+        if has_key is None:
+            has_key = any(word in text for word in _KEY_WORDS)
         if end <= word and not has_key:
             continue
         before, after, word = _around(text, start, end)
@@ -151,6 +156,8 @@ def _around(text: str, start: int, end: int) -> tuple[int, int, int]:
     """A mark with its word and what is around it; and the end of the word."""
     lowest, highest = max(start - _WORD, 0), min(end + _WORD, len(text))
     first = max(text.rfind(" ", lowest, start), text.rfind("\n", lowest, start), lowest)
-    ends = (text.find(" ", end, highest), text.find("\n", end, highest))
-    last = min((place for place in ends if place >= 0), default=highest)
+    line = text.find("\n", end, highest)
+    last = text.find(" ", end, line if line >= 0 else highest)
+    if last < 0:
+        last = line if line >= 0 else highest
     return max(first - _AROUND, 0), last + _AROUND, last

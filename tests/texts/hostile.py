@@ -63,6 +63,7 @@ UNITS: dict[str, str] = {
     "authorization:": "authorization: ",
     "auth=": 'auth="',
     "cookie": "Set-Cookie: a=",
+    "cookies in one line": "Cookie: a=" + "0123456789abcdefA1; ",
     # Private keys.
     "-----BEGIN ": "-----BEGIN ",
     "BEGIN without END": "-----BEGIN RSA PRIVATE KEY-----\n",

@@ -32,7 +32,7 @@ from turnledger.ledger import redaction
 from turnledger.ledger.redaction import Redactor
 from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN, OPTIONAL
 from turnledger.ledger.redaction.patterns import SecretFormat
-from turnledger.ledger.redaction.search import PIECE, Search
+from turnledger.ledger.redaction.search import AFTER, LEAD, PIECE, REACH, TAIL, Search, width
 
 REDACTOR = Redactor()
 
@@ -220,6 +220,7 @@ def test_passwords_after_their_name_are_taken_out_for_who_asks() -> None:
     assert REDACTOR.text(text) is text
     found = Redactor(also=["password"]).text(text)
     assert found == "password: [redacted: password] and PASSWD=[redacted: password]"
+    assert Redactor(also=["password"]).text("pwd: hunter2") == "pwd: [redacted: password]"
 
 
 # What <base62:36> in the example of a format stands for; the last two characters of each are a
@@ -284,7 +285,7 @@ def test_the_search_at_anchors_finds_what_a_search_of_the_whole_text_finds() -> 
     compared = 0
     for _ in range(3):
         text = _of_all_formats(random)
-        found = {(one.order, one.start, one.end) for one in search.found(text)}
+        found = {(order, start, end) for order, start, end, _ in search.found(text)}
         for order, one in enumerate(KNOWN):
             for place, hit in _matches(one, text):
                 compared += 1
@@ -307,6 +308,18 @@ def test_every_repeat_of_a_format_has_a_bound(one: SecretFormat) -> None:
     """One without would read the rest of the text at every anchor."""
     for pattern in (one.pattern, one.before):
         assert _parser.parse(pattern).getwidth()[1] < 1_000_000
+
+
+def test_what_is_around_an_anchor_is_within_reach() -> None:
+    """Around a piece the search reads so far: an anchor at its end must be seen with all of it."""
+    for one in KNOWN:
+        assert one.offset <= LEAD
+        assert all(width(before) <= TAIL for before in one.dots)
+        assert all(_parser.parse(word).getwidth()[1] <= TAIL for word in (*one.literals, one.shape))
+    hints = {hint for one in (*KNOWN, *OPTIONAL) for hint in one.hints}
+    assert {*AFTER} <= hints
+    for hint in hints:
+        assert len(hint) + _parser.parse(AFTER.get(hint, "")).getwidth()[1] <= REACH
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
