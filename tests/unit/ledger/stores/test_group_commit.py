@@ -306,11 +306,19 @@ def hold(tx):
     entered.set()
     go_on.wait(30)
 
+def interrupted_once(*_):
+    if not interrupted.is_set():
+        interrupted.set()
+        raise KeyboardInterrupt
+
 def interrupt():
     while not ledger.store._group._waiting:
         pass
-    os.kill(os.getpid(), signal.SIGINT)
+    while not interrupted.is_set():  # one that comes just before a wait is only seen after it
+        os.kill(os.getpid(), signal.SIGINT)
+        interrupted.wait(0.05)
 
+signal.signal(signal.SIGINT, interrupted_once)
 holder = Thread(target=lambda: ledger.store.write(hold), daemon=True)
 holder.start()
 entered.wait(30)
