@@ -66,7 +66,7 @@ sandbox-tests: $(DEV) debian-packages  ## tests in real sandboxes; fails if one 
 	DEMANDED_SANDBOXES="$(SANDBOXES)" $(PYTEST) tests/unit/adapters/sandboxes tests/crash/test_sandbox_kills.py
 
 soak: $(DEV) $(SOAK)  ## long searches, SOAK_MINUTES (30) at most
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest --ignore tests/frameworks -m soak
 
 mutants: $(DEV)  ## break each requirement, and see that the tests named for it notice
 	$(BIN)/python -m tests.mutants
