@@ -13,7 +13,8 @@ FULL := $(VENV)/.installed-full
 SOAK := $(VENV)/.installed-soak
 # Four workers on two cores: many tests wait for a server, a process or a time-out.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/frameworks
-FRAMEWORK_TESTS := bin/python -m pytest -n 4 --dist worksteal tests/frameworks
+# Two here: each worker imports all frameworks, which costs more than their tests.
+FRAMEWORK_TESTS := bin/python -m pytest -n 2 --dist worksteal tests/frameworks
 SOAK_MINUTES ?= 30
 export SOAK_MINUTES
 # mkdocs-material prints that it reaches its end of life in 2027: known, and not news at each build.

@@ -12,11 +12,11 @@ import pytest
 
 from tests.frameworks.agents.checks import check_cell
 from tests.frameworks.agents.table import PLAIN, WAYS, Cell
+from tests.matrices import cells
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("framework", PLAIN)
+@pytest.mark.parametrize(("framework", "way"), cells(PLAIN, tuple(WAYS)))
 def test_a_loop_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     framework: str, way: str, tmp_path: Path
 ) -> None:
