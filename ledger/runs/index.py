@@ -298,13 +298,15 @@ def fold_index(
     """
     index: dict[str, RunRow] = {}
     for _, run_id, version, tag, _, recorded_at, digest, data in rows:
+        is_first = run_id not in index
         row = index.get(run_id) or RunRow(run_id)
         try:
             event = _indexed(tag, data, decode)
         except (EventDecodeError, IntegrityFailureError) as error:
             unreadable.setdefault(run_id, f"run {run_id}, version {version}: {error}")
             event = None
-        if isinstance(event, RunStarted) and event.parent is not None:
+        # A later one was forged: taken for its origin, it could make a run its own ancestor.
+        if is_first and isinstance(event, RunStarted) and event.parent is not None:
             row = child_of(run_id, digest, recorded_at, event)
         events = () if event is None else (event,)
         index[run_id] = advance(row, events, version, digest, recorded_at)

@@ -45,7 +45,7 @@ class GivenEvents(Target):
             case 0:
                 content = b"[" + b",".join(texts) + b"]"
             case 1:
-                content = json.dumps(events[0], indent=2, ensure_ascii=True).encode()
+                content = texts[0]
             case _:
                 content = b"\n".join(texts) + b"\n"
         return mutate_bytes(dice, content) if dice.random() < 0.3 else content

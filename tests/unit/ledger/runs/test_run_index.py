@@ -147,6 +147,20 @@ def test_the_whole_index_is_a_fold_of_all_records() -> None:
     assert "custom" not in decoded
 
 
+def test_a_later_beginning_is_not_taken_for_the_origin_of_a_run() -> None:
+    """A fork's first record, copied into its parent, makes the parent no child of itself."""
+    codec, rows = Codec(), []
+    for version, event in (
+        (1, RunStarted()),
+        (2, note()),
+        (3, RunStarted(parent=UUID(RUN), at=2, kind="fork")),
+    ):
+        tag, data = codec.encode(event)
+        rows.append((version, RUN, version, tag, "id", 10, bytes(32), data.decode()))
+    row = fold_index(rows, codec.decode, {})[RUN]
+    assert (row.parent, row.parent_version, row.kind, row.version) == (None, 0, "run", 3)
+
+
 def test_a_run_started_with_its_first_own_record_whatever_its_time() -> None:
     """Also at 0, which is no sign that the run has not begun."""
     child = child_of(RUN, GENESIS, 7, RunStarted(parent=new_run_id(), at=4, kind="fork"))
