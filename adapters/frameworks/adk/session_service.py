@@ -7,6 +7,7 @@ event's changes are appended to in the event's transaction. Deleting marks a run
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -234,7 +235,9 @@ class TurnledgerSessionService(BaseSessionService):
             arguments=given,
             raises=(AlreadyExistsError, SessionNotFoundError),
         )
-        return await aperform(spec, perform, AsItIs())
+        done = aperform(spec, perform, AsItIs())
+        # With a key, in a task of its own: agents side by side append in any order.
+        return await (done if key is None else asyncio.create_task(done))
 
 
 # --- writing ----------------------------------------------------------------------------
