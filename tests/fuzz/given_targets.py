@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.fuzz.codec_targets import WORDS
 from tests.fuzz.material import CountingClock, exports, named_id, payloads, populate
-from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
+from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json, written
 from tests.fuzz.targets import Target, promise
 from turnledger.adapters.cli.write.events_input import parse_events
 from turnledger.ledger import ANY, InvalidInputError, Ledger, TurnledgerError
@@ -45,7 +45,7 @@ class GivenEvents(Target):
             case 0:
                 content = b"[" + b",".join(texts) + b"]"
             case 1:
-                content = texts[0]
+                content = written(events[0], indent=2)
             case _:
                 content = b"\n".join(texts) + b"\n"
         return mutate_bytes(dice, content) if dice.random() < 0.3 else content

@@ -227,11 +227,18 @@ def _junk(dice: random.Random, words: Sequence[str]) -> Any:
 
 def as_json(dice: random.Random, value: Any) -> bytes:
     """The value as JSON bytes, in one of the ways in which it can be written."""
-    is_ascii = dice.random() < 0.3
-    separators = (",", ":") if dice.random() < 0.8 else None
-    indent = 1 if dice.random() < 0.05 else None
+    return written(
+        value,
+        ensure_ascii=dice.random() < 0.3,
+        separators=(",", ":") if dice.random() < 0.8 else None,
+        indent=1 if dice.random() < 0.05 else None,
+    )
+
+
+def written(value: Any, **style: Any) -> bytes:
+    """The value as JSON bytes; one that is nested too deep to be written, as brackets alone."""
     try:
-        text = json.dumps(value, ensure_ascii=is_ascii, separators=separators, indent=indent)
-    except RecursionError:  # wrapped over and over: deeper than any reader takes
+        text = json.dumps(value, **style)
+    except RecursionError:
         text = "[" * 2_000 + "]" * 2_000
     return text.encode("utf-8", "surrogatepass")

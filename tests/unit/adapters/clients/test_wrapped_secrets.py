@@ -29,8 +29,8 @@ def test_a_secret_that_is_said_is_not_stored(
 ) -> None:
     """Neither of a request nor of a reply, and the live program gets the reply that a resume gets.
 
-    That is by default the error that says why there is none, else the reply with a mark and a
-    warning. The pieces of a stream are there before it is recorded.
+    By default that is an error, with `on_redacted="warn"` the reply with a mark, and a warning.
+    The pieces of a stream are there before it is recorded.
     """
     said, marked = f"You said {SECRET}.", "You said [redacted: github-token]."
     is_refused = redactor is STANDARD
