@@ -315,7 +315,7 @@ _WHOSE = "|".join(rf"(?<={word}{dash})" for word in _OWNERS.split("|") for dash 
 # A page token (next_token, sync-token) says where to go on and opens nothing.
 _NOT_PAGING = "".join(
     rf"(?<!{word}{dash})"
-    for word in ("next", "page", "ation", "sync", "cursor", "client", "request", "resume", "start")
+    for word in ("page", "next", "ation", "sync", "cursor", "client", "request", "resume", "start")
     for dash in ("", "_", "-")
 )
 _VALUE = (

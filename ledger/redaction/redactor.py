@@ -142,8 +142,11 @@ class Redactor:
             raise InvalidInputError(f"Invalid text: got {type(text).__name__}, expected text.")
         if self._has_own_rules or (_VALUE_KEY in text and self._keyed.may_follow(text)):
             return True
-        views = [view.text for view in (*unescaped(text), *without_percent(text))]
-        return self._search.finds("\n".join((text, *views)) if views else text)
+        if self._search.finds(text):
+            return True
+        passes = self._search.passes
+        views = [*unescaped(text, passes), *without_percent(text, passes)]
+        return bool(views) and self._search.finds("\n".join(view.text for view in views))
 
     # --- the search ---
 
@@ -234,8 +237,8 @@ class Redactor:
             return text
         search = self._search
         # Escapes first: the part of a secret before an escape may look like a whole one.
-        text = self._by_views(text, without_percent(text), is_percent=True)
-        text = self._by_views(text, unescaped(text))
+        text = self._by_views(text, without_percent(text, search.passes), is_percent=True)
+        text = self._by_views(text, unescaped(text, search.passes))
         spans = [(start, end, order) for order, start, end, _ in search.all(text)]
         return _replaced(text, spans, search.markers) if spans else text
 

@@ -64,6 +64,8 @@ UNITS: dict[str, str] = {
     "auth=": 'auth="',
     "cookie": "Set-Cookie: a=",
     "cookies in one line": "Cookie: a=" + "0123456789abcdefA1; ",
+    "cookies that are words": "Cookie: a=abcdefghijklmnopqrst; ",
+    "bearer+": "bearer+a1",
     # Private keys.
     "-----BEGIN ": "-----BEGIN ",
     "BEGIN without END": "-----BEGIN RSA PRIVATE KEY-----\n",

@@ -11,12 +11,19 @@ import pytest
 
 from tests.texts.hostile import UNITS, hostile
 from turnledger.ledger import Redactor
+from turnledger.ledger.redaction.search import WORTH
 
 REDACTOR = Redactor()
 SMALL, LARGE = 4_000, 32_000
 GROWTH = 1.1
 # Of work that does not depend on the length.
 FIXED = 500
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compiled() -> None:
+    """All that is compiled once, which is not a matter of the text."""
+    REDACTOR.text("a" * 2 * WORTH)
 
 
 def _calls(text: str) -> int:

@@ -13,6 +13,8 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import NoReturn
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.secret_samples import (
     BASE32,
@@ -32,9 +34,21 @@ from turnledger.ledger import redaction
 from turnledger.ledger.redaction import Redactor
 from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN, OPTIONAL
 from turnledger.ledger.redaction.patterns import SecretFormat
-from turnledger.ledger.redaction.search import AFTER, LEAD, PIECE, REACH, TAIL, Search, width
+from turnledger.ledger.redaction.search import (
+    AFTER,
+    BEFORE,
+    LEAD,
+    PIECE,
+    REACH,
+    TAIL,
+    Search,
+    _apart,
+    width,
+)
 
 REDACTOR = Redactor()
+# With prefilters from the first character on, and never.
+QUICK, THOROUGH = Search(KNOWN, worth=0), Search(KNOWN, worth=1 << 60)
 
 
 def _places(text: str) -> list[str]:
@@ -214,6 +228,33 @@ def test_a_value_is_known_by_the_key_that_it_has_in_an_object() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Cookie: a={github-token}; sid={cookie}", "Cookie: [redacted: cookie]"),
+        ("Cookie: sid={cookie}; a={github-token}", "Cookie: [redacted: cookie]"),
+    ],
+)
+def test_of_secrets_that_overlap_nothing_is_left(text: str, found: str) -> None:
+    """A key in a header with cookies must not end the search of that header."""
+    values = {"github-token": "ghp_" + "aB3dE5fG7h" * 3 + "aB3dE5", "cookie": "f7a8b9c0d1e2f3a4"}
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    assert REDACTOR.text(text) == found
+    assert REDACTOR.text(found) == found
+
+
+@given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 9))))
+def test_secrets_that_overlap_are_divided_between_their_formats(
+    given: set[tuple[int, ...]],
+) -> None:
+    """Together they cover what they did, none twice; within another one, none is left."""
+    found = [(order, start, start + size, start) for order, start, size in given]
+    made = [*_apart(sorted(found, key=lambda one: one[1]))]
+    covered = [place for _, start, end, _ in made for place in range(start, end)]
+    assert sorted({place for _, start, end, _ in found for place in range(start, end)}) == covered
+
+
 def test_passwords_after_their_name_are_taken_out_for_who_asks() -> None:
     """What is wrong now and then is not for everybody."""
     text = "password: hunter2 and PASSWD=x9!k"
@@ -316,6 +357,8 @@ def test_what_is_around_an_anchor_is_within_reach() -> None:
         assert one.offset <= LEAD
         assert all(width(before) <= TAIL for before in one.dots)
         assert all(_parser.parse(word).getwidth()[1] <= TAIL for word in (*one.literals, one.shape))
+    for one in (*KNOWN, *OPTIONAL):
+        assert one.offset + _parser.parse(one.before).getwidth()[1] + LEAD <= BEFORE
     hints = {hint for one in (*KNOWN, *OPTIONAL) for hint in one.hints}
     assert {*AFTER} <= hints
     for hint in hints:
@@ -328,9 +371,11 @@ def test_a_secret_across_two_pieces_of_a_text_is_found(name: str) -> None:
     for one in samples(19, len(MAKERS[name]), [name]):
         for into in {*range(0, min(len(one.text), 90), 3), len(one.text)}:
             before = ("lorem ipsum. " * PIECE)[: PIECE - into - 1] + "\n"
-            found = REDACTOR.text(f"{before}{one.text}\n")
+            text = f"{before}{one.text}\n"
+            found = REDACTOR.text(text)
             assert one.secret not in found, (into, one)
             assert found.startswith(before)
+            assert [*QUICK.all(text)] == [*THOROUGH.all(text)], (into, one)
 
 
 def test_names_of_formats_can_be_marked() -> None:
