@@ -22,7 +22,7 @@ from turnledger.ledger.redaction.patterns import IS, SecretFormat
 REACH = 512
 # A repeat of more times has no upper bound in an automaton, and at most such a lower one: each time
 # is a state of its own. So is each place in a word that must not be before a secret.
-_MOST_TIMES, _LEAST_TIMES, _MOST_FORBIDDEN = 8, 24, 3
+_MOST_TIMES, _LEAST_TIMES, _MOST_FORBIDDEN = 8, 32, 3
 # What may be between a name and its value, in any order: many formats have it, some several times.
 _MARKS = r"""[\s"'\\\]\[=>:`(,|]{1,40}"""
 _WIDE_IS = (

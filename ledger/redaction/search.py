@@ -250,6 +250,8 @@ class Search:
                 Prefilter(one for one in self.formats if one.hints),
             )
         piece = text[max(begin - BEFORE, 0) : begin + PIECE + BEHIND]
+        if begin > BEFORE:
+            piece = f"a{piece}"  # What is cut off is not the beginning of a text, nor of a word.
         if not piece.isascii():
             piece = piece.encode("ascii", "replace").decode("ascii")
         words, hints = self._prefilters

@@ -48,6 +48,7 @@ _RUNS = {
 # What is resolved with a mark: the word that it is in, up to a length, and what is around that: a
 # name, or a marker. A private key has many words.
 _WORD = 8_000
+_REST_OF_WORD = LazyRegex(rf"[^ \n]{{0,{_WORD}}}+")
 _AROUND = 160
 _KEY_WORDS, _KEY = ("-----", "PRIVATE", "Private-"), (2_000, 6_000)
 # Characters of windows that are tested at once.
@@ -180,17 +181,24 @@ def _resolved(text: str, *, percent: bool) -> str:
 
 
 def _windows(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What to resolve marks in: each mark with what is around it, in one if they overlap."""
+    """What to resolve marks in: each mark with what is around its word, in one if they overlap."""
     has_key: bool | None = None
+    rest_of_word, rfind = _REST_OF_WORD.regex.match, text.rfind
     first = last = word = -1
     for start, end in spans:
         if has_key is None:
             has_key = any(word in text for word in _KEY_WORDS)
         if end <= word and not has_key:
             continue
-        before, after, word = _around(text, start, end)
+        lowest = max(start - _WORD, 0)
+        before = max(rfind(" ", lowest, start), rfind("\n", lowest, start), lowest) - _AROUND
+        rest = rest_of_word(text, end)
+        assert rest is not None
+        word = rest.end()
+        after = word + _AROUND
         if has_key:
-            before, after = min(before, max(start - _KEY[0], 0)), max(after, end + _KEY[1])
+            before, after = min(before, start - _KEY[0]), max(after, end + _KEY[1])
+        before = max(before, 0)
         if before > last:
             if last >= 0:
                 yield first, last
@@ -198,14 +206,3 @@ def _windows(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int,
         last = max(after, last)
     if last >= 0:
         yield first, last
-
-
-def _around(text: str, start: int, end: int) -> tuple[int, int, int]:
-    """A mark with its word and what is around it; and the end of the word."""
-    lowest, highest = max(start - _WORD, 0), min(end + _WORD, len(text))
-    first = max(text.rfind(" ", lowest, start), text.rfind("\n", lowest, start), lowest)
-    line = text.find("\n", end, highest)
-    last = text.find(" ", end, line if line >= 0 else highest)
-    if last < 0:
-        last = line if line >= 0 else highest
-    return max(first - _AROUND, 0), last + _AROUND, last
