@@ -121,6 +121,10 @@ class SQLStore(Store):
 
     # SQL for the last END characters of a run's id, as the store's index has it.
     _end_of_id: ClassVar[str]
+    # SQL for a column that has a value: one value for each mark.
+    _equal: ClassVar[str] = "{0} = ?"
+    # SQL for the runs of a table whose ids are in a list, if that serves better than a query.
+    _chosen: ClassVar[str] = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,37 +159,39 @@ class SQLStore(Store):
         return RunRow(*found[0]) if found else None
 
     def list_runs(self, query: RunQuery) -> list[RunRow]:
-        where, values = self._conditions(query)
+        source, values = self._source(query)
         # The limit is in the text: PostgreSQL plans for a tenth of all rows where it is a value.
         order = f"ORDER BY started_at DESC, run_id DESC LIMIT {query.limit:d}"
-        found = self._as_found(f"SELECT {RUN} FROM runs {where} {order}", values)
+        found = self._as_found(f"SELECT {RUN} FROM {source} {order}", values)
         return [RunRow(*row) for row in found]
 
-    def _conditions(self, query: RunQuery) -> tuple[str, list[Any]]:
-        """The WHERE of a listing of runs, and its values."""
-        conditions, values = _plain_conditions(query)
+    def _source(self, query: RunQuery) -> tuple[str, list[Any]]:
+        """The table that a listing of runs reads, with its WHERE, and its values."""
+        source, chosen = "runs", list[Any]()
+        conditions, values = _plain_conditions(query, self._equal)
         narrowings = [_tagged(key, value) for key, value in query.tags]
         if query.ends is not None:
             narrowings.append(_ending(*query.ends, self._end_of_id))
         for narrowing in narrowings:
-            condition, bound = self._narrowed(narrowing)
-            conditions.append(condition)
-            values.extend(bound)
-        return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values
+            few = self._few(narrowing)
+            if few is not None and self._chosen:
+                source = self._chosen.format(source)
+                chosen.append(few)
+            elif few is None and narrowing.by_row:
+                conditions.append(narrowing.by_row)
+                values.extend(narrowing.row_values)
+            else:
+                conditions.append(f"run_id IN ({narrowing.runs})")
+                values.extend(narrowing.values)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"{source} {where}", [*chosen, *values]
 
-    def _narrowed(self, narrowing: Narrowing) -> tuple[str, tuple[Any, ...]]:
-        """The cheaper way to say a condition, and its values."""
-        if not narrowing.by_row:
-            return self._among(narrowing, ())
-        if narrowing.runs:
-            found = self._as_found(f"{narrowing.runs} LIMIT {FEW}", narrowing.values)
-            if len(found) < FEW:
-                return self._among(narrowing, [run for (run,) in found])
-        return narrowing.by_row, narrowing.row_values
-
-    def _among(self, narrowing: Narrowing, found: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
-        """The condition that a run is one of those that fit; `found` are they, if they are few."""
-        return f"run_id IN ({narrowing.runs})", narrowing.values
+    def _few(self, narrowing: Narrowing) -> list[str] | None:
+        """The runs that fit; None if they are many, or there is only one way to say it."""
+        if not (narrowing.by_row and narrowing.runs):
+            return None
+        found = self._as_found(f"{narrowing.runs} LIMIT {FEW}", narrowing.values)
+        return [run for (run,) in found] if len(found) < FEW else None
 
     def blob(self, name: str) -> bytes | None:
         found = self._all("SELECT content FROM blobs WHERE name = ?", (name,))
@@ -303,7 +309,7 @@ def work_query(query: WorkQuery, contains: str, lock: str = "") -> tuple[str, li
     return statement, values
 
 
-def _plain_conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
+def _plain_conditions(query: RunQuery, equal: str) -> tuple[list[str], list[Any]]:
     """The conditions of a listing that a column of the run's row answers, and their values."""
     conditions: list[str] = []
     values: list[Any] = []
@@ -312,20 +318,22 @@ def _plain_conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
         conditions.append(condition)
         values.extend(bound)
 
-    if query.status is not None:
-        add("status = ?", query.status)
-    if query.prompt is not None:
-        add("prompt = ?", query.prompt)
+    def add_equal(column: str, value: str | None) -> None:
+        if value is not None:
+            add(equal.format(column), *[value] * equal.count("?"))
+
+    add_equal("status", query.status)
+    add_equal("prompt", query.prompt)
     if query.prompts is not None:
-        add(f"kind {'=' if query.prompts else '<>'} ?", PROMPT)
+        # In the text: as a value, PostgreSQL's plan for any would take nearly no runs to be of it.
+        add(f"kind {'=' if query.prompts else '<>'} '{PROMPT}'")
     if query.since is not None:
         add("started_at >= ?", query.since)
     if query.until is not None:
         add("started_at < ?", query.until)
     if query.before is not None:
         add("(started_at, run_id) < (?, ?)", *query.before)
-    if query.parent is not None:
-        add("parent = ?", query.parent)
+    add_equal("parent", query.parent)
     return conditions, values
 
 

@@ -56,6 +56,8 @@ _SESSION = """SELECT
     -- A commit that no longer waited for its standby is told by a warning only.
     set_config('client_min_messages', 'warning', false),
     set_config('enable_seqscan', 'off', false),
+    -- A plan for any value may take many rows for few, and sort them all to give the first.
+    set_config('enable_bitmapscan', 'off', false),
     set_config('jit', 'off', false)"""
 # When a session began: as text that no setting changes, or two sessions would differ.
 _SINCE = "to_char(backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')"

@@ -46,7 +46,7 @@ from turnledger.ledger.stores.postgres.transaction import (
     PostgresTransaction,
     TransactionFullError,
 )
-from turnledger.ledger.stores.sql import ROW, Narrowing, SQLStore
+from turnledger.ledger.stores.sql import ROW, SQLStore
 
 # PostgreSQL counts positions in 64 bits.
 LAST_POSITION = 2**63 - 1
@@ -62,6 +62,13 @@ class PostgresStore(SQLStore):
 
     gather_seconds = 0.002
     _end_of_id = END_OF_ID
+    # PostgreSQL keeps a plan for any value only if plans for the values given seem hardly cheaper.
+    # Behind a SELECT it sees no value, so both plans are one. Where nearly all runs have one value,
+    # `=` alone would make that plan go by the newest runs, and so through all of them for a rare
+    # value. Said twice, the index of the column is preferred.
+    _equal = "{0} = (SELECT ?::text) AND {0} >= (SELECT ?::text)"
+    # OFFSET keeps other conditions, which the planner may take for rarer, from choosing the index.
+    _chosen = "(SELECT * FROM {0} WHERE run_id = ANY((SELECT ?::text[])::text[]) OFFSET 0) AS runs"
 
     def __init__(self, pool: ConnectionPool) -> None:
         super().__init__()
@@ -194,10 +201,6 @@ class PostgresStore(SQLStore):
         if not all(is_storable(value) for value in values if isinstance(value, str)):
             return []
         return self.pool.read(statement.replace("?", "%s"), values)
-
-    def _among(self, narrowing: Narrowing, found: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
-        # One plan fits any few ids; with a query for them it would plan anew each time.
-        return ("run_id = ANY(?)", ([*found],)) if found else super()._among(narrowing, found)
 
     def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         return self._rows_after(position, limit, until, self.pool.read)
