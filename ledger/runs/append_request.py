@@ -240,7 +240,10 @@ def warn_of_redacted_state(run: str, entries: Iterable[Entry]) -> None:
         entries: The events of the append.
     """
     found = [
-        f"{type(entry.event).__name__}.{part}" for entry in entries for part in entry.redacted_state
+        f"{type(entry.event).__name__}.{part}"
+        for entry in entries
+        if entry.redacted  # which few are
+        for part in entry.redacted_state
     ]
     if found:
         warn_of_redacted(f"state of run {run} is recorded redacted, and read back so", found)
@@ -253,6 +256,8 @@ def _check_tag(entry: Entry) -> None:
 
 
 def _refuse_twice(event_ids: list[str]) -> None:
+    if len(set(event_ids)) == len(event_ids):
+        return
     seen: set[str] = set()
     for event_id in event_ids:
         if event_id in seen:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from base64 import b64encode
 from datetime import timedelta
 from typing import Any, BinaryIO, Final
 
@@ -114,7 +113,7 @@ class LedgerClient(Ledger):
         self._remote.grown.wake_all()
         done = decode_answer(answer, AppendedEvents)
         is_plain = not (done.duplicate or request.skip) and len(done.events) == len(request.entries)
-        if is_plain and all(one.data is msgspec.UNSET for one in done.events):
+        if is_plain and not [one for one in done.events if one.data is not msgspec.UNSET]:
             return _AppendedAsSent(request, done, self._codec)
         return _appended(request, done, self._codec)
 
@@ -149,7 +148,7 @@ class LedgerClient(Ledger):
         body: dict[str, Any] = {"worker": name, "ttl": _seconds(ttl)}
         if first is not None:
             (entry,) = first.entries
-            body["started"] = msgspec.Raw(_envelope(entry))
+            body["started"] = _envelope(entry)
             body["blobs"] = [{"content": content} for content in first.blobs.values()]
         answer = self._send_claim("claim", run, body, used)
         granted = decode_answer(answer, ClaimAnswer)
@@ -285,20 +284,24 @@ def _conditions(request: AppendRequest) -> dict[str, str]:
     return headers
 
 
+class _Envelope(msgspec.Struct, frozen=True, gc=False):
+    """An event of a body; its data is JSON already."""
+
+    type: str
+    data: msgspec.Raw
+    event_id: str
+
+
 def _body(request: AppendRequest) -> bytes:
-    """The events as a JSON array: their data is JSON already."""
-    items = [_blob(content) for content in request.blobs.values()]
+    items: list[Any] = [
+        {"type": "blob", "data": {"content": content}} for content in request.blobs.values()
+    ]
     items += map(_envelope, request.entries)
-    return b"[" + b",".join(items) + b"]"
+    return msgspec.json.encode(items)
 
 
-def _envelope(entry: Entry) -> bytes:
-    text = b'{"type":"%b","data":%b,"event_id":"%b"}'
-    return text % (entry.tag.encode(), entry.data, entry.event_id.encode())
-
-
-def _blob(content: bytes) -> bytes:
-    return b'{"type":"blob","data":{"content":"%b"}}' % b64encode(content)
+def _envelope(entry: Entry) -> _Envelope:
+    return _Envelope(entry.tag, msgspec.Raw(entry.data), entry.event_id)
 
 
 class _AppendedAsSent(Appended):

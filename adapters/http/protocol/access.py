@@ -35,6 +35,7 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
 }
+_RAW_HEADERS: Final = tuple((name.encode(), value.encode()) for name, value in HEADERS.items())
 _EXPOSED: Final = "etag, location, retry-after"
 
 
@@ -249,8 +250,8 @@ def _with_headers(send: Send, origin: str) -> Send:
 
 def _add_headers(message: MutableMapping[str, Any], origin: str) -> None:
     headers = MutableHeaders(scope=message)
-    for name, value in HEADERS.items():
-        headers.setdefault(name, value)
+    given = {name for name, _ in headers.raw}
+    headers.raw.extend(one for one in _RAW_HEADERS if one[0] not in given)
     headers.add_vary_header("origin")
     if origin:
         headers["access-control-allow-origin"] = origin

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1024 * 1024
 # h11 repeats the line that it refuses, which may have a token in it.
+_HEAD = b"HTTP/1."
+# Bytes of a body that is written with its head.
+_SMALL = 256 * 1024
 _QUOTED = re.compile(r":? (bytearray\(|b['\"]).*", re.DOTALL)
 
 
@@ -88,7 +91,8 @@ class GuardedConnection(H11Protocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         self._socket = transport
-        super().connection_made(cast(Transport, _HangingUp(transport, self)))
+        self._written = _HangingUp(transport, self)
+        super().connection_made(cast(Transport, self._written))
         self._await_head()
         self.server_state.make_room(self)
 
@@ -192,7 +196,7 @@ class GuardedConnection(H11Protocol):
             cycle.disconnected = True  # what the application may still send goes nowhere
             cycle.message_event.set()
         if not self._is_answering() or not cycle.response_started:
-            self._socket.write(_answer(problem))
+            self._written.write(_answer(problem))
         self.hang_up()
 
     def shutdown(self) -> None:
@@ -207,6 +211,7 @@ class GuardedConnection(H11Protocol):
         if self._hung_up:
             return
         self._hung_up = True
+        self._written.flush()
         self._head_came()
         self._unset_keepalive_if_required()
         self._linger()
@@ -242,12 +247,33 @@ class GuardedConnection(H11Protocol):
 
 
 class _HangingUp:
-    """Transport whose `close` hangs up, as uvicorn closes in many places."""
+    """Transport whose `close` hangs up, as uvicorn closes in many places.
+
+    The head of an answer goes with what is written after it in the same turn of the event loop: a
+    client that waits for it wakes up once.
+    """
 
     def __init__(self, transport: Transport, connection: GuardedConnection) -> None:
         self._transport = transport
         self.close: Callable[[], None] = connection.hang_up
         self._connection = connection
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if not self._head and data.startswith(_HEAD):
+            self._head = data
+            self._connection.loop.call_soon(self.flush)
+            return
+        head, self._head = self._head, b""
+        if head and len(data) > _SMALL:  # no second copy of what is large
+            self._transport.write(head)
+            head = b""
+        self._transport.write(head + data if head else data)
+
+    def flush(self) -> None:
+        """Write a head that nothing has followed."""
+        if self._head:
+            self.write(b"")
 
     def is_closing(self) -> bool:
         return self._connection._hung_up or self._transport.is_closing()

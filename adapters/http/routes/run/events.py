@@ -53,6 +53,7 @@ from turnledger.ledger.errors import error_message
 from turnledger.ledger.events.types import BaseEvent
 from turnledger.ledger.runs.append import Entry
 from turnledger.ledger.runs.append_request import Appendable, Expected, Known
+from turnledger.ledger.runs.record import as_row
 from turnledger.projections.comparison.normalize import event_line
 
 APPEND_PATH = "/v1/runs/{run}/events"
@@ -188,7 +189,7 @@ class Events:
             return append_body(self._ledger, run, body, conditions, kind=kind, known=known)
 
         done, answer = await self._served.work.append(append)
-        self._served.metrics.appended_events += len(done.rows)
+        self._served.metrics.appended_events += written(answer)
         if accepts_lines(request):
             text = await self._served.work.read(lambda: lines(map(whole, done.records)))
             return Response(text, status_of(answer), headers_of(answer), NDJSON)
@@ -269,6 +270,11 @@ def status_of(answer: AppendedEvents) -> int:
     return 200 if answer.duplicate else 201
 
 
+def written(answer: AppendedEvents) -> int:
+    """How many events an append wrote."""
+    return len([one for one in answer.events if not one.duplicate])
+
+
 def headers_of(answer: AppendedEvents) -> dict[str, str]:
     """The headers of the answer to an append."""
     return {"etag": etag(answer.version), **NEVER}
@@ -333,10 +339,11 @@ def _expected(conditions: Conditions) -> int | Expected:
 def appended(run: UUID, done: Appended, given: Sequence[Appendable]) -> AppendedEvents:
     """The answer to an append of these events."""
     rows = done.rows
-    if len(rows) == len(given) and all(isinstance(one, Entry) for one in given):
+    if len(rows) == len(given) and _ENTRY.issuperset(map(type, given)):
+        at = moment_text(as_row(rows[0]).recorded_at)  # of all: they are one commit
         places = [  # entries are recorded as they are
-            EventPlace(event_id, version, position, _moment_text(at), digest.hex(), False)
-            for position, _, version, _, event_id, at, digest, _ in rows
+            EventPlace(event_id, version, position, at, digest.hex(), False)
+            for position, _, version, _, event_id, _, digest, _ in rows
         ]
         return AppendedEvents(run, done.version, done.digest, False, places)
     new = {one.version for one in done.new}
@@ -362,6 +369,7 @@ def _place(record: Record, given: Event, duplicate: bool) -> EventPlace:
 
 # The events of a commit share their time.
 _moment_text = lru_cache(maxsize=256)(moment_text)
+_ENTRY = frozenset((Entry,))
 
 
 def _pages(

@@ -25,6 +25,7 @@ from turnledger.adapters.http.routes.run.events import (
     append_body,
     headers_of,
     status_of,
+    written,
 )
 from turnledger.adapters.http.served import Served
 from turnledger.ledger import Appended
@@ -154,8 +155,8 @@ class QuickAppends:
             return problem.response()
         if found is None:
             return None
-        done, answer = found
-        self._served.metrics.appended_events += len(done.rows)
+        _, answer = found
+        self._served.metrics.appended_events += written(answer)
         return Json(answer, status_of(answer), headers_of(answer))
 
 

@@ -97,7 +97,7 @@ def test_a_socket_that_the_server_has_closed_is_not_used() -> None:
         transport = Direct(url)
         ask(transport)
         ((idle, _),) = transport._idle
-        assert idle.sock.recv(1) == b""  # until the end has come; it is still readable
+        assert idle.recv(1) == b""  # until the end has come; it is still readable
         assert [ask(transport).content for _ in range(2)] == [b"ok", b"ok"]
         transport.close()
 
@@ -140,6 +140,74 @@ def test_half_an_answer_is_none(answer: bytes) -> None:
         with pytest.raises(NoAnswerError):
             ask(transport)
         assert not transport._idle
+
+
+@pytest.mark.parametrize(
+    ("head", "is_kept"),
+    [
+        ("x-a: b\r\ncontent-length: 4\r\nx-c: d", True),
+        ("Content-Length: 4", True),
+        ("content-length: 4\r\nconnection: close", False),
+        ("content-length: 4\r\nCONNECTION: close", False),
+        ("content-length: 1\r\ntransfer-encoding: chunked", True),
+        ("Transfer-Encoding: chunked\r\ncontent-length: 1", True),
+        ("x-a: b\r\n\tcontent-length: 1\r\ncontent-length: 4", True),
+    ],
+)
+def test_every_head_is_read_as_the_standard_library_reads_it(head: str, is_kept: bool) -> None:
+    """Where an answer ends, and whether the socket stays, in whatever order and letters."""
+    body = b"4\r\nokay\r\n0\r\n\r\n" if "chunked" in head else b"okay"
+    with server(answers(1, HEAD + head.encode() + b"\r\n\r\n" + body)) as url:
+        transport = Direct(url)
+        assert ask(transport) == Answer(200, b"okay")
+        assert len(transport._idle) == is_kept
+        transport.close()
+
+
+def test_a_head_that_comes_in_pieces_is_read() -> None:
+    """Of the first piece alone nobody can tell where the answer ends."""
+
+    def talk(one: socket.socket) -> None:
+        request(one)
+        for place in range(len(OK)):
+            one.sendall(OK[place : place + 1])
+
+    with server(talk) as url:
+        transport = Direct(url)
+        assert ask(transport) == Answer(200, b"ok")
+        transport.close()
+
+
+def test_no_header_and_no_address_can_hold_a_second_line() -> None:
+    """It would be a header, or a request, of whoever chose the text; nothing is sent."""
+    seen = []
+
+    def talk(one: socket.socket) -> None:
+        seen.append(one.recv(1))
+
+    for target, headers, error in (
+        ("/path", {"turnledger-claim-key": "key\r\nturnledger-epoch: 7"}, ValueError),
+        ("/path", {"turnledger-claim-key": "key\nturnledger-epoch: 7"}, ValueError),
+        ("/path HTTP/1.1\r\nx: y", {}, NoAnswerError),
+    ):
+        with server(talk) as url, pytest.raises(error):
+            Direct(url).send("GET", target, headers, None, 60)
+    assert seen == [b"", b"", b""]
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://Ledger.example", "ledger.example"),
+        ("http://ledger.example:80", "ledger.example"),
+        ("http://ledger.example:8321/base", "ledger.example:8321"),
+        ("http://[::1]:8321", "[::1]:8321"),
+        ("http://bücher.example", "xn--bcher-kva.example"),
+    ],
+)
+def test_the_host_header_is_the_servers_name(url: str, host: str) -> None:
+    """With its port unless the scheme has it anyway: servers refuse other names."""
+    assert Direct(url)._host == host
 
 
 def test_a_long_answer_is_read_in_pieces() -> None:

@@ -15,6 +15,8 @@ from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -35,7 +37,7 @@ from tests.unit.adapters.http.serving.talking import (
     read_until,
     serving,
 )
-from turnledger.adapters.http.serving.connection import LINGER_SECONDS
+from turnledger.adapters.http.serving.connection import LINGER_SECONDS, _HangingUp
 
 pytestmark = pytest.mark.process
 GET = "GET {} HTTP/1.1\nHost: localhost\n\n"
@@ -55,6 +57,24 @@ def test_a_connection_serves_many_requests_until_it_is_idle(server: Server) -> N
             one.sendall(GET.format("/unread").replace("\n", "\r\n").encode())
         read_until(one, b"answered")
         assert read_all(one) == b""
+
+
+def test_the_head_of_an_answer_is_written_with_its_body() -> None:
+    """The client wakes up once; a head that nothing follows at once is not kept back."""
+    head, written = b"HTTP/1.1 200 OK\r\n\r\n", list[bytes]()
+
+    async def answer() -> None:
+        connection: Any = SimpleNamespace(loop=asyncio.get_running_loop(), hang_up=None)
+        transport: Any = SimpleNamespace(write=written.append)
+        together = _HangingUp(transport, connection)
+        together.write(head)
+        together.write(b"body")
+        together.write(head)
+        await asyncio.sleep(0)
+        together.write(b"an event of a stream")
+
+    asyncio.run(answer())
+    assert written == [head + b"body", head, b"an event of a stream"]
 
 
 def test_requests_that_are_sent_at_once_are_answered_in_order(server: Server) -> None:
