@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 # might never see the answer. For so long what still comes is read and dropped, up to this much.
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1024 * 1024
-# h11 repeats the line that it refuses, which may have a token in it.
 _HEAD = b"HTTP/1."
 # Bytes of a body that is written with its head.
 _SMALL = 256 * 1024
+# h11 repeats the line that it refuses, which may have a token in it.
 _QUOTED = re.compile(r":? (bytearray\(|b['\"]).*", re.DOTALL)
 
 
