@@ -16,18 +16,21 @@ from re import _constants as _ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-from turnledger.ledger.redaction.patterns import IS, SecretFormat
+from turnledger.ledger.redaction.patterns import IS, RIGHT, SecretFormat
 
 # How many characters of a secret and of what is before it are looked at; then anything may follow.
 REACH = 512
 # A repeat of more times has no upper bound in an automaton, and at most such a lower one: each time
 # is a state of its own. So is each place in a word that must not be before a secret.
-_MOST_TIMES, _LEAST_TIMES, _MOST_FORBIDDEN = 8, 32, 3
+_MOST_TIMES, _LEAST_TIMES, _MOST_FORBIDDEN = 8, 24, 3
+_EXACT_TIMES = 48
 # What may be between a name and its value, in any order: many formats have it, some several times.
 _MARKS = r"""[\s"'\\\]\[=>:`(,|]{1,40}"""
 _WIDE_IS = (
     rf"(?:{_MARKS}(?:(?:str|String|string|bytes|SecretStr|Optional|None|value|b){_MARKS}){{0,4}})"
 )
+# What follows a word.
+_WIDE_RIGHT = r"(?:[^A-Za-z0-9-]|\Z)"
 _NEVER = "[a&&b]"
 _ASCII = range(128)
 # Stands for all characters beyond ASCII, with which the automata would be several times as large.
@@ -65,7 +68,7 @@ def widened(pattern: str) -> tuple[str, str]:
 
     The first is for what is before it, as its lookbehinds say; the second for itself.
     """
-    parsed = _parser.parse(pattern.replace(IS, _WIDE_IS))
+    parsed = _parser.parse(pattern.replace(IS, _WIDE_IS).replace(RIGHT, _WIDE_RIGHT))
     return _lead(parsed, False), _sequence(parsed, REACH, False)[0]
 
 
@@ -135,6 +138,8 @@ def _sequence(items: Any, room: int, folded: bool) -> tuple[str, int]:
 
 
 def _item(kind: Any, given: Any, room: int, folded: bool) -> tuple[str, int]:
+    if kind is _ops.AT and given is _ops.AT_END_STRING:
+        return "$", room
     if kind in (_ops.ASSERT, _ops.ASSERT_NOT, _ops.AT):
         return "", room
     if kind is _ops.SUBPATTERN:
@@ -149,7 +154,8 @@ def _item(kind: Any, given: Any, room: int, folded: bool) -> tuple[str, int]:
     if kind in (_ops.MAX_REPEAT, _ops.MIN_REPEAT, _ops.POSSESSIVE_REPEAT):
         low, high, inner = given
         source, _ = _sequence(inner, room, folded)
-        times = f"{low},{high}" if high <= _MOST_TIMES else f"{min(low, _LEAST_TIMES)},"
+        is_small = high <= _MOST_TIMES or low == high <= _EXACT_TIMES
+        times = f"{low},{high}" if is_small else f"{min(low, _LEAST_TIMES)},"
         return f"(?:{source}){{{times}}}", room - high * inner.getwidth()[1]
     return _class(given if kind is _ops.IN else [(kind, given)], folded), room - 1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from html.entities import html5
 
 from turnledger.ledger.redaction.patterns import LazyRegex
@@ -116,10 +116,17 @@ class View:
 
 
 def _character(found: re.Match[str]) -> str:
-    kind = found.lastgroup
-    if kind is None:
+    return _meaning(found[0])
+
+
+@lru_cache(maxsize=4096)
+def _meaning(mark: str) -> str:
+    """The character that a mark stands for; nothing for a terminal's."""
+    found = _WITH_PERCENT.regex.fullmatch(mark)
+    kind = None if found is None else found.lastgroup
+    if found is None or kind is None:
         return ""
-    given = found[kind]
+    given: str = found[kind]
     if kind == "c":
         return given
     if kind == "name":
