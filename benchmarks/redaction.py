@@ -28,6 +28,7 @@ from turnledger.ledger import (
     Redactor,
     new_run_id,
 )
+from turnledger.ledger.redaction.search import WORTH
 
 APPENDED = ("prose", "JSON rows", "source code", "logs", "hex", "base64")
 # Characters of a text, how many texts, the goal.
@@ -36,9 +37,11 @@ SIZES = ((500, 60, 1.3), (16_000, 10, 2.0), (1_000_000, 1, 5.0))
 DOUBLED = (16_000, 32_000, 64_000, 128_000)
 MOST_GROWTH, MOST_A_BYTE, MOST_PAUSE = 1.1, 20.0, 50.0
 SEED = 20261118
+REDACTOR = Redactor()
 
 
 def measure(folder: Path) -> Iterator[Result]:
+    REDACTOR.text("a" * 2 * WORTH)  # as a process that has searched so much already
     yield from _appends(folder)
     yield from _hostile()
     yield from _pauses()
@@ -77,7 +80,7 @@ def _bytes(size: int) -> str:
 def _append(folder: Path, name: str, events: Sequence[Event], goal: float) -> Result:
     with (
         TemporaryDirectory(dir=folder) as place,
-        Ledger.open(Path(place) / "redacting.db") as redacting,
+        Ledger.open(Path(place) / "redacting.db", redactor=REDACTOR) as redacting,
         Ledger.open(Path(place) / "as-given.db", redactor=None) as as_given,
     ):
 
@@ -106,7 +109,7 @@ def _append(folder: Path, name: str, events: Sequence[Event], goal: float) -> Re
 
 def _hostile() -> Iterator[Result]:
     """How the search grows with hostile text, and what it costs against prose."""
-    text = Redactor().text
+    text = REDACTOR.text
     plain = KINDS["prose"](Random(SEED), DOUBLED[-1])
     in_prose = min(one.cpu for one in _searches(text, plain, rounds=5)) / len(plain)
     growth, a_byte = {}, {}
@@ -173,7 +176,7 @@ def _growth(text: Callable[[str], str], unit: str) -> tuple[float, float]:
 def _pauses() -> Iterator[Result]:
     """The longest that another thread waits while a text of 1 MB is searched."""
     random = Random(SEED)
-    text = Redactor().text
+    text = REDACTOR.text
     texts = {kind: KINDS[kind](random, 1_000_000) for kind in APPENDED}
     texts["pwd=x;"] = hostile("pwd=x;", 1_000_000)
     idle = _longest_pause(lambda: time.sleep(0.3))
