@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from typing import AnyStr, Generic, NamedTuple
 
@@ -84,6 +84,20 @@ _ANY_UUID = LazyRegex(UUID, re.IGNORECASE)
 
 # A token begins a word of at least so many characters: letters, digits and +, -, /, _.
 LONG = 14
+
+
+def trie(words: Iterable[str]) -> str:
+    """A regular expression for any of these, each begun with what it has in common with others."""
+    by_first: dict[str, list[str]] = {}
+    for word in words:
+        # A character with its backslash, or a class or group as a whole, which is not divided.
+        first = re.match(r"\\.|[\w-]|\[[^]]+\]\{[0-9]+\}|.*", word, re.DOTALL)
+        assert first is not None
+        by_first.setdefault(first[0], []).append(word[first.end() :])
+    parts = [
+        first if "" in rest else first + trie(rest) for first, rest in by_first.items() if first
+    ]
+    return "" if not parts else parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
 @cache

@@ -16,7 +16,7 @@ from re import _constants as _ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-from turnledger.ledger.redaction.patterns import IS, RIGHT, SecretFormat
+from turnledger.ledger.redaction.patterns import IS, RIGHT, SecretFormat, trie
 
 # How many characters of a secret and of what is before it are looked at; then anything may follow.
 REACH = 512
@@ -24,13 +24,15 @@ REACH = 512
 # is a state of its own. So is each place in a word that must not be before a secret.
 _MOST_TIMES, _LEAST_TIMES, _MOST_FORBIDDEN = 8, 24, 3
 _EXACT_TIMES = 48
-# What may be between a name and its value, in any order: many formats have it, some several times.
+# What may be between a name and its value, in more orders: many formats have it, some twice.
 _MARKS = r"""[\s"'\\\]\[=>:`(,|]{1,40}"""
 _WIDE_IS = (
-    rf"(?:{_MARKS}(?:(?:str|String|string|bytes|SecretStr|Optional|None|value|b){_MARKS}){{0,4}})"
+    rf"""(?:[\s"'\\\]]{{0,40}}[=:>,](?:{_MARKS})?"""
+    rf"(?:(?:str|String|string|bytes|SecretStr|Optional|None|value|b){_MARKS}){{0,4}})"
 )
 # What follows a word.
 _WIDE_RIGHT = r"(?:[^A-Za-z0-9-]|\Z)"
+_AT_BEGIN = "(?:^|"
 _NEVER = "[a&&b]"
 _ASCII = range(128)
 # Stands for all characters beyond ASCII, with which the automata would be several times as large.
@@ -51,10 +53,19 @@ class Prefilter:
         from pydantic_core import SchemaValidator, core_schema
 
         by_lead: dict[str, list[str]] = {}
+        at_words: list[str] = []
+        ends: dict[str, None] = {}
         for one in formats:
             lead, source = widened(f"(?:{one.before}){one.pattern}")
-            by_lead.setdefault(lead, []).append(source)
-        parts = (f"{lead}(?:{'|'.join(sources)})" for lead, sources in by_lead.items())
+            if len(lead) > 1 and lead[0].startswith(_AT_BEGIN):
+                # At the beginning of a word, which is said in a few ways: one lead fits all.
+                ends |= dict.fromkeys(lead)
+                at_words.append(source)
+            else:
+                by_lead.setdefault("|".join(lead), []).append(source)
+        if at_words:
+            by_lead["|".join(ends)] = at_words
+        parts = (f"(?:{lead}){trie(sources)}" for lead, sources in by_lead.items())
         string = core_schema.str_schema(pattern=f"(?-u:{'|'.join(parts) or _NEVER})")
         self._matches = SchemaValidator(string).isinstance_python
 
@@ -63,37 +74,37 @@ class Prefilter:
         return self._matches(text)
 
 
-def widened(pattern: str) -> tuple[str, str]:
-    """Two expressions in Rust's syntax for all that a pattern matches, and more.
+def widened(pattern: str) -> tuple[list[str], str]:
+    """Expressions in Rust's syntax for all that a pattern matches, and more.
 
-    The first is for what is before it, as its lookbehinds say; the second for itself.
+    The first are for what may be before it, as its lookbehinds say; the last is for itself.
     """
     parsed = _parser.parse(pattern.replace(IS, _WIDE_IS).replace(RIGHT, _WIDE_RIGHT))
     return _lead(parsed, False), _sequence(parsed, REACH, False)[0]
 
 
-def _lead(items: Any, folded: bool) -> str:
-    """The text that a pattern's leading lookbehinds want before it, or do not forbid."""
+def _lead(items: Any, folded: bool) -> list[str]:
+    """What a pattern's first lookbehind wants before it, or what several do not forbid."""
     forbidden: list[str] = []
     for kind, given in items:
         if _width(kind, given):
             break
-        lead = ""
+        lead: list[str] = []
         if kind is _ops.SUBPATTERN:
             lead = _lead(given[3], folded or bool(given[1] & re.IGNORECASE))
         elif kind is _ops.BRANCH:
             leads = [_lead(one, folded) for one in given[1]]
-            lead = f"(?:{'|'.join(leads)})" if all(leads) else ""
+            lead = [one for part in leads for one in part] if all(leads) else []
         elif kind is _ops.ASSERT and given[0] < 0:
-            lead, _ = _sequence(given[1], REACH, folded)
+            lead = [_sequence(given[1], REACH, folded)[0]]
         elif kind is _ops.ASSERT_NOT and given[0] < 0:
             if [one for one, _ in given[1]] == [_ops.IN]:
-                lead = f"(?:^|{_class(given[1][0][1], folded, outside=True)})"
+                lead = [f"{_AT_BEGIN}{_class(given[1][0][1], folded, outside=True)})"]
             elif all(one is _ops.LITERAL for one, _ in given[1]):
                 forbidden.append("".join(chr(code) for _, code in given[1]))
         if lead:
             return lead
-    return _not_after(forbidden[:_MOST_FORBIDDEN], folded) if forbidden else ""
+    return [_not_after(forbidden[:_MOST_FORBIDDEN], folded)] if forbidden else []
 
 
 def _not_after(words: list[str], folded: bool) -> str:
@@ -183,6 +194,8 @@ def _class(members: list[tuple[Any, Any]], folded: bool, *, outside: bool = Fals
         codes = set(_ASCII).difference(codes)
     if outside or any(kind is _ops.CATEGORY for kind, _ in members):
         codes.add(_BEYOND)
+    if len(codes) == 1 and (char := chr(*codes)).isascii() and char.isprintable() and char != " ":
+        return char if char.isalnum() else f"\\{char}"
     # As ranges: codes that follow one another are as far from their numbers.
     runs = [
         [code for _, code in run]

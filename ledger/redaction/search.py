@@ -17,13 +17,14 @@ from operator import itemgetter
 from re import _parser  # type: ignore[attr-defined]
 from typing import NamedTuple
 
-from turnledger.ledger.redaction.patterns import IS, LONG, LazyRegex, SecretFormat
+from turnledger.ledger.clock import thread_seconds
+from turnledger.ledger.redaction.patterns import IS, LONG, LazyRegex, SecretFormat, trie
 from turnledger.ledger.redaction.prefilter import REACH as LOOKED_AT
 from turnledger.ledger.redaction.prefilter import Prefilter
 from turnledger.ledger.redaction.rules import marker
 
 # Characters that are searched at once: less than a tenth of a millisecond.
-PIECE = 1 << 13
+PIECE = 1 << 14
 # How far before a piece an anchor may begin to matter to it, and how far behind it one may reach.
 # What is found at an anchor starts at most as far before the piece as an anchor reaches.
 LEAD, TAIL = 12, 64
@@ -72,6 +73,11 @@ REACH = 1_000
 BEFORE, BEHIND = 400, LOOKED_AT + 128
 # A prefilter takes as long to compile as so many characters to be searched without one.
 WORTH = 1 << 20
+# An automaton keeps its states, up to 2 MB. Text can be made that fills them with what never comes
+# again, and then it takes a hundred times as long, for all other text too. So what it takes beyond
+# this for a character, which is what a search takes, is added up; beyond so many seconds it is
+# thrown away, and made again only after many more characters.
+_SECONDS, _MOST_SECONDS, _PATIENCE = 20e-9, 0.1, 16
 
 
 # A secret: the number of its format, its start and end, and where its anchor is. A plain tuple,
@@ -140,6 +146,7 @@ class Search:
         # for all would have more states than it can keep.
         self._prefilters: tuple[Prefilter, Prefilter] | None = None
         self._searched = 0
+        self._lost_seconds = 0.0
         self.markers = tuple(marker(one.name) for one in self.formats)
         # By the first two characters of a word.
         self._by_first: dict[str, list[_Entry]] = {}
@@ -241,11 +248,12 @@ class Search:
 
     def _to_search(self, text: str, begin: int) -> tuple[bool, bool]:
         """Whether a piece of a text has to be searched for words and dots, and for hints."""
-        if self._prefilters is None:
+        prefilters = self._prefilters
+        if prefilters is None:
             self._searched += PIECE
             if self._searched <= self._worth:
                 return True, True
-            self._prefilters = (
+            prefilters = self._prefilters = (
                 Prefilter(one for one in self.formats if one.literals or one.shape or one.dots),
                 Prefilter(one for one in self.formats if one.hints),
             )
@@ -254,8 +262,14 @@ class Search:
             piece = f"a{piece}"  # What is cut off is not the beginning of a text, nor of a word.
         if not piece.isascii():
             piece = piece.encode("ascii", "replace").decode("ascii")
-        words, hints = self._prefilters
-        return words.passes(piece), hints.passes(piece)
+        begun = thread_seconds()
+        found = prefilters[0].passes(piece), prefilters[1].passes(piece)
+        lost = self._lost_seconds + thread_seconds() - begun - len(piece) * _SECONDS
+        self._lost_seconds = max(lost, 0.0)
+        if lost > _MOST_SECONDS:
+            self._prefilters, self._lost_seconds = None, 0.0
+            self._searched = self._worth - _PATIENCE * WORTH
+        return found
 
     def may_follow(self, name: str) -> bool:
         """Whether a name may make the value after it a secret."""
@@ -348,20 +362,6 @@ def _disjoint(group: list[Found]) -> list[Found]:
         if start < end:
             kept.append((order, start, end, anchor))
     return kept
-
-
-def trie(words: Iterable[str]) -> str:
-    """A regular expression for any of these, each begun with what it has in common with others."""
-    by_first: dict[str, list[str]] = {}
-    for word in words:
-        # A character with its backslash, or a class or group as a whole, which is not divided.
-        first = re.match(r"\\.|[\w-]|\[[^]]+\]\{[0-9]+\}|.*", word, re.DOTALL)
-        assert first is not None
-        by_first.setdefault(first[0], []).append(word[first.end() :])
-    parts = [
-        first if "" in rest else first + trie(rest) for first, rest in by_first.items() if first
-    ]
-    return "" if not parts else parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
 def many(sources: list[str]) -> str:

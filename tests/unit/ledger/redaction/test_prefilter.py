@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from random import Random
 
 import pytest
@@ -16,7 +17,7 @@ from turnledger.ledger import Redactor
 from turnledger.ledger.redaction.contextual import KNOWN, OPTIONAL
 from turnledger.ledger.redaction.patterns import SecretFormat
 from turnledger.ledger.redaction.prefilter import Prefilter, widened
-from turnledger.ledger.redaction.search import Search
+from turnledger.ledger.redaction.search import WORTH, Search
 
 FORMATS = [*KNOWN, *OPTIONAL]
 # A lookahead for a character after some others: hypothesis does not find such text by chance.
@@ -105,7 +106,21 @@ def test_text_before_a_forbidden_word_is_told_apart(before: str, word: str) -> N
     assert _passes(prefilter, text) == (re.search(pattern, text) is not None)
 
 
+def test_a_prefilter_that_has_become_slow_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text can be made that fills an automaton with states; other text must not pay for it."""
+    search = Search(KNOWN, worth=0)
+    assert not search.passes("nothing")
+    clock = count()
+    monkeypatch.setattr("turnledger.ledger.redaction.search.thread_seconds", lambda: next(clock))
+    search.passes("slowly")
+    assert search.passes("nothing"), "it is still in use"
+    assert search.finds("ghp_" + "a1B2" * 9)
+    monkeypatch.undo()
+    assert not search.finds("a" * 17 * WORTH)
+    assert not search.passes("nothing"), "it was not made again"
+
+
 def test_a_redactor_without_formats_rules_out_all() -> None:
     """An automaton of nothing matches nothing."""
     assert not Search((), worth=0).passes("ghp_" + "a1" * 18)
-    assert widened("") == ("", "")
+    assert widened("") == ([], "")
