@@ -52,7 +52,7 @@ _REST_OF_WORD = LazyRegex(rf"[^ \n]{{0,{_WORD}}}+")
 _AROUND = 160
 _KEY_WORDS, _KEY = ("-----", "PRIVATE", "Private-"), (2_000, 6_000)
 # Characters of windows that are tested at once.
-_BATCH = 3_000
+_BATCH = 15_000
 # Marks that are encoded again, as in JSON in JSON.
 _ROUNDS = 4
 
