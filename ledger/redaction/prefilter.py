@@ -24,7 +24,7 @@ REACH = 512
 # is a state of its own. So is each place in a word that must not be before a secret.
 _MOST_TIMES, _LEAST_TIMES, _MOST_FORBIDDEN = 8, 24, 3
 _EXACT_TIMES = 48
-# What may be between a name and its value, in more orders: many formats have it, some twice.
+# What may be between a name and its value, in more orders than in `IS`, which many formats have.
 _MARKS = r"""[\s"'\\\]\[=>:`(,|]{1,40}"""
 _WIDE_IS = (
     rf"""(?:[\s"'\\\]]{{0,40}}[=:>,](?:{_MARKS})?"""
@@ -46,10 +46,10 @@ _OF_CATEGORY = {
 
 
 class Prefilter:
-    """The automaton for some formats. Compiled when it is made."""
+    """The automaton for some formats. Compiled when it is made, in some 0.03 s."""
 
     def __init__(self, formats: Iterable[SecretFormat]) -> None:
-        # For the first search only: a program that reads a ledger does not need it.
+        # Imported here: a program that reads a ledger, or appends little, does not need it.
         from pydantic_core import SchemaValidator, core_schema
 
         by_lead: dict[str, list[str]] = {}
