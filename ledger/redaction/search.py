@@ -88,16 +88,16 @@ Found = tuple[int, int, int, int]
 class _Entry:
     """A format in the search, compiled when the first of its anchors is found."""
 
-    __slots__ = ("_before", "_format", "_group", "_match", "_reach", "literal", "order")
+    __slots__ = ("_before", "_format", "_group", "_match", "_order", "_reach", "literal")
 
     def __init__(self, order: int, one: SecretFormat, literal: str = "") -> None:
-        self.order, self._format, self.literal = order, one, literal
+        self._order, self._format, self.literal = order, one, literal
         self._match: Callable[[str, int], re.Match[str] | None] | None = None
         self._before: re.Pattern[str] | None = None
         self._group: str | int = 0
         self._reach = 0
 
-    def found(self, text: str, anchor: int, until: dict[int, int] | None = None) -> Found | None:
+    def found(self, text: str, anchor: int, until: Until | None = None) -> Found | None:
         """The secret at an anchor. Notes in `until` from where on anchors are worth a look."""
         one = self._format
         if self._match is None:
@@ -117,10 +117,14 @@ class _Entry:
         start, end = hit.span(self._group)
         if until is not None:
             # Of hints within one long value only a few are looked at, whatever the value is.
-            until[self.order] = (start + end) // 2
+            until[self] = (start + end) // 2
         if one.accepts is not None and not one.accepts(hit[self._group]):
             return None
-        return self.order, start, end, anchor
+        return self._order, start, end, anchor
+
+
+# Of each hint of a format: its anchors come in the order of the text, those of all hints do not.
+Until = dict[_Entry, int]
 
 
 class _Hint(NamedTuple):
@@ -229,7 +233,7 @@ class Search:
     def _pieces(self, text: str) -> Iterator[tuple[int, Iterator[Found]]]:
         """The ends of the pieces of a text, and the secrets with an anchor in each."""
         data = lowered = b""
-        until: dict[int, int] = {}
+        until: Until = {}
         for begin in range(0, len(text), PIECE):
             words, hints = self._to_search(text, begin)
             if not words and not hints:
@@ -313,7 +317,7 @@ class Search:
                     yield secret
 
     def _at_hints(
-        self, text: str, lowered: bytes, begin: int, end: int, until: dict[int, int]
+        self, text: str, lowered: bytes, begin: int, end: int, until: Until
     ) -> Iterator[Found]:
         for regex, hints in self._at_rarest:
             for one in regex.finditer(lowered, begin, end + REACH):
@@ -323,7 +327,7 @@ class Search:
                 hint = hints[one.lastindex - 1]
                 anchor = place - hint.offset
                 for entry in hint.entries:
-                    if anchor >= until.get(entry.order, 0):
+                    if anchor >= until.get(entry, 0):
                         secret = entry.found(text, anchor, until)
                         if secret is not None:
                             yield secret

@@ -244,6 +244,15 @@ def test_of_secrets_that_overlap_nothing_is_left(text: str, found: str) -> None:
     assert REDACTOR.text(found) == found
 
 
+def test_a_secret_is_found_before_another_that_is_known_by_another_hint() -> None:
+    """One hint is looked for after another: what follows in the text may be looked at first."""
+    key = "6Dja9YkrfAhM2G2DJkjeQc7IriwRdDa7"
+    text = f"webhook_secret: {key}\nHEROKU_API_KEY=4831c7c7-463e-0698-4ac1-c6b61f749f88\n"
+    assert REDACTOR.text(text) == (
+        "webhook_secret: [redacted: api-key]\nHEROKU_API_KEY=[redacted: heroku-key]\n"
+    )
+
+
 @given(st.sets(st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 9))))
 def test_secrets_that_overlap_are_divided_between_their_formats(
     given: set[tuple[int, ...]],
