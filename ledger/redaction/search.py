@@ -74,9 +74,9 @@ BEFORE, BEHIND = 400, LOOKED_AT + 128
 # A prefilter takes as long to compile as so many characters to be searched without one.
 WORTH = 1 << 20
 # An automaton keeps its states, up to 2 MB. Text can be made that fills them with what never comes
-# again, and then it takes a hundred times as long, for all other text too. So what it takes beyond
-# this for a character, which is what a search takes, is added up; beyond so many seconds it is
-# thrown away, and made again only after many more characters.
+# again, and then it takes hundreds of times as long, for all other text too. So what it takes
+# beyond this for a character, which is what a search takes, is added up; beyond so many seconds it
+# is thrown away, and made again only after many more characters.
 _SECONDS, _MOST_SECONDS, _PATIENCE = 20e-9, 0.1, 16
 
 

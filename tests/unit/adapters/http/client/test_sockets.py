@@ -165,7 +165,7 @@ def test_every_head_is_read_as_the_standard_library_reads_it(head: str, is_kept:
 
 
 def test_a_head_that_comes_in_pieces_is_read() -> None:
-    """Of the first piece alone nobody can tell where the answer ends."""
+    """The first piece alone does not say where the answer ends."""
 
     def talk(one: socket.socket) -> None:
         request(one)
@@ -179,7 +179,7 @@ def test_a_head_that_comes_in_pieces_is_read() -> None:
 
 
 def test_no_header_and_no_address_can_hold_a_second_line() -> None:
-    """It would be a header, or a request, of whoever chose the text; nothing is sent."""
+    """The text could add a header or a request of its own; nothing is sent."""
     seen = []
 
     def talk(one: socket.socket) -> None:
