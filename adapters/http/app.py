@@ -22,7 +22,7 @@ from turnledger.adapters.http.protocol import problems
 from turnledger.adapters.http.protocol.access import Guard, Identify
 from turnledger.adapters.http.protocol.api import Api
 from turnledger.adapters.http.protocol.document import document
-from turnledger.adapters.http.protocol.problems import ProblemError, problem_of
+from turnledger.adapters.http.protocol.problems import ProblemError, ledger_answer
 from turnledger.adapters.http.routes.compare import Comparisons
 from turnledger.adapters.http.routes.index.runs import Runs
 from turnledger.adapters.http.routes.inspect import Inspect
@@ -43,9 +43,7 @@ from turnledger.adapters.http.served import Served
 from turnledger.adapters.http.work import ClientGoneError
 from turnledger.adapters.web import Page
 from turnledger.ledger import Ledger, TurnledgerError
-from turnledger.ledger.redaction.safe_logging import logger_of
 
-log: Final = logger_of("turnledger.http")
 GONE: Final = 499
 # Names of this machine for itself.
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
@@ -60,6 +58,9 @@ class App(Guard):
         hosts: Names that the server is called by, beside those of this machine.
         origins: Other sites whose pages may call with a token, as `https://host`.
         any_scheme: Whether its own pages may have either scheme: behind a proxy that has TLS.
+
+    Attributes:
+        quick: Answers plain appends in place of the application, for `serve`.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class App(Guard):
         identified = Identify(
             self.routes, token=self.served.caller, session=self.served.sessions.caller
         )
+        names = frozenset({*LOOPBACK, *(host.lower().strip("[]") for host in hosts)})
+        self.quick = QuickAppends(self.served, names)
         super().__init__(
-            _AnswerErrors(_PageFirst(page, QuickAppends(self.served, identified))),
-            hosts={*LOOPBACK, *(host.lower().strip("[]") for host in hosts)},
+            _AnswerErrors(_PageFirst(page, identified)),
+            hosts=names,
             origins=origins,
             any_scheme=any_scheme,
             is_document=page.is_document,
@@ -138,6 +141,7 @@ def _routes(served: Served) -> tuple[FastAPI, Api]:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await served.broadcast.close()
+        await served.work.close()
 
     app = FastAPI(
         title="Turnledger",
@@ -185,10 +189,7 @@ async def _problem(request: Request, error: Any) -> Response:
 
 
 async def _ledger_error(request: Request, error: Any) -> Response:
-    problem = problem_of(error)
-    if problem.kind.status >= 500:
-        log.warning("%s %s: %s", request.method, request.url.path, problem.detail)
-    return problem.response()
+    return ledger_answer(error, request.method, request.url.path)
 
 
 async def _invalid(request: Request, error: Any) -> Response:

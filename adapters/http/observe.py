@@ -130,14 +130,36 @@ class Observe:
             await self._app(scope, receive, observed)
         finally:
             seconds = time.perf_counter() - begun
-            method = scope["method"] if scope["method"] in METHODS else OTHER
-            route = getattr(scope.get("route"), "path", OTHER)
-            self._metrics.answered(method, route, status)
-            if not streams:  # how long a client stays says nothing about the server
-                self._metrics.took(route, seconds)
-            if log.isEnabledFor(logging.INFO):
-                line = _line(scope, method, route, status, seconds, size)
-                log.info("%s", msgspec.json.encode(line).decode())
+            observe(self._metrics, scope, status, size, seconds, streams=streams)
+
+
+def observe(
+    metrics: Metrics,
+    scope: Scope,
+    status: int,
+    size: int,
+    seconds: float,
+    *,
+    streams: bool = False,
+) -> None:
+    """Count, time and log an answered request.
+
+    Args:
+        metrics: Where it is counted.
+        scope: The request, with its route and its caller if they are known.
+        status: The answer's status.
+        size: Bytes of the answer's body.
+        seconds: How long it took.
+        streams: Whether it is an event stream.
+    """
+    method = scope["method"] if scope["method"] in METHODS else OTHER
+    route = getattr(scope.get("route"), "path", OTHER)
+    metrics.answered(method, route, status)
+    if not streams:  # how long a client stays says nothing about the server
+        metrics.took(route, seconds)
+    if log.isEnabledFor(logging.INFO):
+        line = _line(scope, method, route, status, seconds, size)
+        log.info("%s", msgspec.json.encode(line).decode())
 
 
 def _is_stream(start: Message) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from threading import Event as Flag
@@ -39,26 +39,29 @@ class Work:
     async def append(self, call: Callable[[], R]) -> R:
         """A call that writes, or that takes a lock for a moment."""
         # By hand: anyio, and asyncio with a shield, need more turns of the event loop.
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
+        ended: asyncio.Future[Future[R]] = asyncio.get_running_loop().create_future()
 
-        def end() -> None:
+        def end(done: Future[R]) -> None:
             if not ended.done():
-                ended.set_result(None)
+                ended.set_result(done)
 
-        def wake(_: object) -> None:
+        self.start_append(call, end)
+        return (await ended).result()
+
+    def start_append(self, call: Callable[[], R], ended: Callable[[Future[R]], None]) -> None:
+        """Begin such a call; `ended` is called in the event loop."""
+        loop = asyncio.get_running_loop()
+
+        def wake(done: Future[R]) -> None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(end)
+                loop.call_soon_threadsafe(ended, done)
 
-        under_way = self._appends.submit(call)
-        under_way.add_done_callback(wake)
-        try:
-            await ended
-        except asyncio.CancelledError:
-            # The ledger is not closed under a call that writes.
-            await asyncio.wait((asyncio.wrap_future(under_way),))
-            raise
-        return under_way.result()
+        self._appends.submit(call).add_done_callback(wake)
+
+    async def close(self) -> None:
+        """Wait for the calls that write: the ledger is not closed under them."""
+        begun, self._appends = self._appends, ThreadPoolExecutor(APPENDS, "append")
+        await to_thread.run_sync(begun.shutdown)
 
     async def read(self, call: Callable[[], R]) -> R:
         """A call that reads a bounded number of rows."""

@@ -45,7 +45,7 @@ class LedgerServer:
         self._thread = Thread(
             target=serve,
             args=(self.app, listener, settings),
-            kwargs={"on_ready": self._ready.put},
+            kwargs={"quick": self.app.quick, "on_ready": self._ready.put},
             name="ledger server",
         )
 

@@ -104,7 +104,13 @@ def serve(
             any_scheme=settings.behind_proxy,
         )
         with _log_on_stderr():
-            serve_app(app, listener, settings, on_ready=lambda stop: _announce(app, listener.url))
+            serve_app(
+                app,
+                listener,
+                settings,
+                quick=app.quick,
+                on_ready=lambda stop: _announce(app, listener.url),
+            )
 
 
 def _tls_files(certificate: Path | None, key: Path | None) -> TlsFiles | None:

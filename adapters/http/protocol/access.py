@@ -242,13 +242,14 @@ def _preflight() -> Response:
 def _with_headers(send: Send, origin: str) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            _add_headers(message, origin)
+            add_headers(message, origin)
         await send(message)
 
     return sent
 
 
-def _add_headers(message: MutableMapping[str, Any], origin: str) -> None:
+def add_headers(message: MutableMapping[str, Any], origin: str = "") -> None:
+    """Add the headers that every answer has; `origin` is another site's that may read it."""
     headers = MutableHeaders(scope=message)
     given = {name for name, _ in headers.raw}
     headers.raw.extend(one for one in _RAW_HEADERS if one[0] not in given)

@@ -41,7 +41,9 @@ from turnledger.ledger import (
     TurnledgerError,
 )
 from turnledger.ledger.errors import error_message
+from turnledger.ledger.redaction.safe_logging import logger_of
 
+log = logger_of("turnledger.http")
 MEDIA_TYPE = "application/problem+json"
 PREFIX = "urn:turnledger:problem:"
 
@@ -300,3 +302,11 @@ def problem_of(error: TurnledgerError) -> ProblemError:
                 rule.kind, error_message(error), headers=retry, error=kind.__name__, **members
             )
     return ProblemError(INTERNAL, error_message(error))
+
+
+def ledger_answer(error: TurnledgerError, method: str, path: str) -> Response:
+    """The answer to a request that the ledger refuses; the log has what is the server's fault."""
+    problem = problem_of(error)
+    if problem.kind.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("%s %s: %s", method, path, problem.detail)
+    return problem.response()

@@ -15,16 +15,16 @@ from email.utils import formatdate
 from functools import lru_cache
 from http import HTTPStatus
 from time import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import h11
+from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from turnledger.adapters.http.protocol import problems
 from turnledger.adapters.http.protocol.problems import ProblemError
-from turnledger.adapters.http.serving.limits import full, refusal
-from turnledger.adapters.http.serving.settings import Limits
+from turnledger.adapters.http.serving.limits import LimitBodies, full, refusal
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -42,16 +42,41 @@ _SMALL = 256 * 1024
 _QUOTED = re.compile(r":? (bytearray\(|b['\"]).*", re.DOTALL)
 
 
+class Plain(Protocol):
+    """The head of a plain request."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the request, its head included."""
+
+
+class Quick(Protocol):
+    """Answers plain requests in place of h11 and the application."""
+
+    def head(self, data: bytes) -> Any:
+        """The head of the plain request (`Plain`) that begins here; None if it is not plain."""
+
+    def answer(
+        self, head: Any, request: bytes, answered: Callable[[Response | None], None]
+    ) -> None:
+        """Answer a whole request: `answered` is called later, in the event loop.
+
+        With None it leaves the request to the application.
+        """
+
+
 class Connections(ServerState):
     """The open connections of a server, and what they share.
 
     Args:
-        limits: Limits of the server.
+        bodies: The bodies under way, and the limits of the server.
+        quick: Answers plain requests.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, bodies: LimitBodies, quick: Quick | None) -> None:
         super().__init__()
-        self.limits = limits
+        self.bodies, self.limits = bodies, bodies.limits
+        self.quick = quick
         # Those whose request's head is not complete, the one that waits longest first.
         self.waiting: dict[GuardedConnection, None] = {}
 
@@ -88,6 +113,9 @@ class GuardedConnection(H11Protocol):
         self._write_timer: TimerHandle | None = None
         self._hung_up = False
         self._dropped = 0  # bytes that came since
+        self._early = b""  # what h11 is not given: a plain request, and what came after it
+        self._plain = 0  # bytes of the plain request that is being answered
+        self._is_last = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         self._socket = transport
@@ -98,6 +126,8 @@ class GuardedConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._hung_up = True
+        if not self._plain:
+            self._hold(b"")
         self._head_came()
         self._stop_write_timer()
         self._unset_keepalive_if_required()
@@ -107,9 +137,64 @@ class GuardedConnection(H11Protocol):
         if self._hung_up:
             self._drop(len(data))
             return
+        self._hold(self._early + data)
+        if self._plain:
+            if len(self._early) > self._plain + self._limits.head_bytes:
+                self.flow.pause_reading()
+            return
+        if not self._is_plain():
+            self._give_to_h11()
+        self._watch_head()
+
+    def _hold(self, data: bytes) -> None:
+        self.server_state.bodies.held += len(data) - len(self._early)
+        self._early = data
+
+    def _give_to_h11(self) -> None:
+        data = self._early
+        self._hold(b"")
         self.server_state.default_headers = _date_header(int(time()))
         super().data_received(data)
-        self._watch_head()
+
+    # --- plain requests ----------------------------------------------------------------
+
+    def _is_plain(self) -> bool:
+        """Whether what came is a plain request or the beginning of one; a whole one is answered."""
+        quick = self.server_state.quick
+        if quick is None or not self._is_idle():
+            return False
+        head = quick.head(self._early)
+        size = len(self._early)
+        if head is None or size > head.size or not self.server_state.bodies.have_room(head.size):
+            return False
+        self._unset_keepalive_if_required()
+        if size == head.size:
+            self._plain = size
+            quick.answer(head, self._early, self._answered)
+        return True
+
+    def _is_idle(self) -> bool:
+        """Whether all that came before was answered, and is being read by the client."""
+        is_new = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+        return is_new and not self._is_answering() and not self.flow.write_paused
+
+    def _answered(self, response: Response | None) -> None:
+        size, self._plain = self._plain, 0
+        if self._hung_up:
+            self._hold(b"")
+            return
+        if response is None:
+            self._give_to_h11()
+        else:
+            self._hold(self._early[size:])
+            self._socket.write(_text(response))
+            self.on_response_complete()
+        if self._is_last:
+            self.shutdown()
+        elif self._early:
+            self.data_received(b"")
+
+    # --- answers of the application ------------------------------------------------------
 
     def on_response_complete(self) -> None:
         if self.conn.their_state is h11.SEND_BODY:
@@ -124,7 +209,7 @@ class GuardedConnection(H11Protocol):
     # --- time of the head ------------------------------------------------------------
 
     def _watch_head(self) -> None:
-        if self._is_answering():
+        if self._plain or self._is_answering():
             self._head_came()
         elif self._timer is None and not self._hung_up:
             self._await_head()
@@ -140,6 +225,10 @@ class GuardedConnection(H11Protocol):
             self._timer = None
 
     def _head_is_late(self) -> None:
+        if self._early:  # only the body is; its time begins
+            self._give_to_h11()
+            self._watch_head()
+            return
         if not self.conn.trailing_data[0]:  # nothing came that could be answered
             self.hang_up()
             return
@@ -196,11 +285,16 @@ class GuardedConnection(H11Protocol):
             cycle.disconnected = True  # what the application may still send goes nowhere
             cycle.message_event.set()
         if not self._is_answering() or not cycle.response_started:
-            self._written.write(_answer(problem))
+            self._written.write(_text(refusal(problem), (b"connection", b"close")))
         self.hang_up()
 
     def shutdown(self) -> None:
         """Begin to stop: close now, or when the request under way is answered."""
+        if self._plain:
+            self._is_last = True
+            return
+        if self._early:
+            self._give_to_h11()
         if self._is_answering():
             self.cycle.keep_alive = False
         else:
@@ -237,7 +331,7 @@ class GuardedConnection(H11Protocol):
 
     def _input_is_read(self) -> bool:
         if self.conn.their_state is h11.IDLE:
-            return not self.conn.trailing_data[0]
+            return not self.conn.trailing_data[0] and not self._early
         return self.conn.their_state not in (h11.SEND_BODY, h11.ERROR)
 
     def abort(self) -> None:
@@ -287,13 +381,9 @@ def _date_header(second: int) -> list[tuple[bytes, bytes]]:
     return [(b"date", formatdate(second, usegmt=True).encode())]
 
 
-def _answer(problem: ProblemError) -> bytes:
-    response = refusal(problem)
-    headers = (
-        *_date_header(int(time())),
-        (b"connection", b"close"),
-        *response.raw_headers,
-    )
+def _text(response: Response, *more: tuple[bytes, bytes]) -> bytes:
+    """An answer that is not streamed, as it is sent."""
+    headers = (*_date_header(int(time())), *more, *response.raw_headers)
     status = HTTPStatus(response.status_code)
     lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *map(b": ".join, headers)]
     return b"\r\n".join((*lines, b"", bytes(response.body)))

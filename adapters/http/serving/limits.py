@@ -45,6 +45,10 @@ class LimitBodies:
         self.limits = limits
         self.held = 0  # bytes of all bodies under way
 
+    def have_room(self, size: int) -> bool:
+        """Whether a request of this size, which is counted as far as it came, is within limits."""
+        return size <= self.limits.body_bytes and self.held <= self.limits.bodies_bytes
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         announced = _announced(scope) if scope["type"] == "http" else 0

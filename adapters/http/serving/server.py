@@ -20,6 +20,7 @@ from turnledger.adapters.http.serving.connection import (
     LINGER_SECONDS,
     Connections,
     GuardedConnection,
+    Quick,
 )
 from turnledger.adapters.http.serving.limits import EndStreams, LimitBodies
 from turnledger.adapters.http.serving.listener import BACKLOG, Listener
@@ -45,6 +46,7 @@ def serve(
     listener: Listener,
     settings: Settings,
     *,
+    quick: Quick | None = None,
     on_ready: OnReady = lambda stop: None,
 ) -> None:
     """Serve an ASGI application until SIGTERM or SIGINT; return when it has stopped.
@@ -59,6 +61,7 @@ def serve(
         app: The application; it is run on one event loop in this thread.
         listener: The socket, from `listen`. It is closed at the end.
         settings: TLS files, whether a proxy is in front, and the limits.
+        quick: Answers plain requests in place of the application.
         on_ready: Called once requests are answered, with a function that stops the server as a
             signal does, from any thread.
     """
@@ -66,8 +69,9 @@ def serve(
         tls = None if settings.tls is None else _tls_context(settings.tls)
         limits = _fit_open_files(settings.limits)
         streams = EndStreams(app)
-        config = _config(LimitBodies(streams, limits), settings)
-        asyncio.run(_run(config, Connections(limits), streams, listener, tls, on_ready))
+        bodies = LimitBodies(streams, limits)
+        config, shared = _config(bodies, settings), Connections(bodies, quick)
+        asyncio.run(_run(config, shared, streams, listener, tls, on_ready))
 
 
 def _config(app: ASGIApp, settings: Settings) -> Config:

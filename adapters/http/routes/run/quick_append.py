@@ -1,24 +1,27 @@
-"""Quick appends: `POST /v1/runs/{run}/events` as the Python client sends it, in one thread's step.
+"""Quick appends: `POST /v1/runs/{run}/events` as most clients send it, from bytes to bytes.
 
-The token is checked and the events are appended in the same call, and no framework takes part.
-Only plain requests go this way; all others, and those that turn out to be refused for their
-token, go through the route, which does the same and says what is wrong.
+Neither h11 nor an ASGI application takes part: a thread checks the token and appends the events in
+one step. Only plain requests go this way: their few headers are known here, so that no check of
+others is left out. Those that turn out to be refused for their token, and all that are not plain,
+go to the application, which does the same and says what is wrong.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from turnledger.adapters.http.protocol.access import CALLER, allows
+from turnledger.adapters.http.observe import observe
+from turnledger.adapters.http.protocol.access import CALLER, Caller, add_headers, allows, host_name
 from turnledger.adapters.http.protocol.answers import Json
 from turnledger.adapters.http.protocol.bodies import NDJSON, SMALL
-from turnledger.adapters.http.protocol.problems import ProblemError
-from turnledger.adapters.http.protocol.wire import AppendedEvents
+from turnledger.adapters.http.protocol.problems import ProblemError, ledger_answer
 from turnledger.adapters.http.routes.run.events import (
     APPEND_PATH,
     Conditions,
@@ -28,27 +31,24 @@ from turnledger.adapters.http.routes.run.events import (
     written,
 )
 from turnledger.adapters.http.served import Served
-from turnledger.ledger import Appended
+from turnledger.ledger import TurnledgerError
 
-_PATH: Final = re.compile(r"/v1/runs/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/events")
-_EXPECT: Final = {b"": None, b"expect=any": "any"}
+# Bytes of a head that is plain: one of the Python client has some 300.
+LONGEST_HEAD: Final = 2048
+_RUN: Final = rb"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_FIRST_LINE: Final = re.compile(
+    rb"POST (/v1/runs/" + _RUN + rb"/events)(\?expect=any)? HTTP/1\.1",
+)
+_HEADER: Final = re.compile(r"([A-Za-z-]+): ([!-~]+(?: [!-~]+)*)")
 _VERSION: Final = re.compile(r'"[0-9]{1,18}"')
 _EPOCH: Final = re.compile(r"[0-9]{1,18}")
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,7}")
 _BEARER: Final = "Bearer "
-# Headers that decide about an append. With one of them twice, the request is not plain.
-_DECIDING: Final = frozenset(
-    {
-        b"accept",
-        b"authorization",
-        b"content-length",
-        b"content-type",
-        b"if-match",
-        b"if-none-match",
-        b"transfer-encoding",
-        b"turnledger-epoch",
-    }
-)
+# What a plain request may have besides what every one has. Any other header may decide something.
+_CONDITIONS: Final = frozenset({"if-match", "if-none-match", "turnledger-epoch"})
+_NEEDED: Final = frozenset({"authorization", "content-length", "content-type", "host"})
+_IDLE: Final = frozenset({"accept", "accept-encoding", "connection", "user-agent"})
+_PLAIN: Final = _NEEDED | _CONDITIONS | _IDLE
 
 
 class _Route(NamedTuple):
@@ -60,121 +60,138 @@ ROUTE: Final = _Route(APPEND_PATH)
 
 
 class Plain(NamedTuple):
-    """A plain append: its run, its token and its conditions."""
+    """The head of a plain append: its size, that of the whole request, and what it asks for."""
 
+    head_size: int
+    size: int
+    path: str
     run: str
     token: str
     conditions: Conditions
 
 
-def plain_append(scope: Scope) -> Plain | None:
-    """What a request asks for, if it is a plain append whose body is small; else None.
+def plain_append(data: bytes, hosts: frozenset[str]) -> Plain | None:
+    """What a request asks for, if its head is there, and is that of a plain append; else None.
 
-    An unknown caller's body is read only up to the size that the server buffers anyway.
+    Args:
+        data: The request, as far as it has come.
+        hosts: The names of this server.
     """
-    if scope["method"] != "POST" or scope["query_string"] not in _EXPECT:
-        return None
-    path = _PATH.fullmatch(scope["path"])
-    found = _deciding(scope) if path is not None else None
+    end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD)
+    first, *lines = data[: max(end, 0)].split(b"\r\n")
+    path = _FIRST_LINE.fullmatch(first)
+    found = None if path is None else _headers(lines)
     if path is None or found is None or not _has_small_json(found):
         return None
-    token, if_match = found.get(b"authorization", ""), found.get(b"if-match")
-    if_new, epoch = found.get(b"if-none-match"), found.get(b"turnledger-epoch")
+    token, if_match = found["authorization"], found.get("if-match")
+    if_new, epoch = found.get("if-none-match"), found.get("turnledger-epoch")
     if (
-        not token.startswith(_BEARER)
+        host_name(found["host"]) not in hosts
+        or not token.startswith(_BEARER)
         or (if_match is not None and _VERSION.fullmatch(if_match) is None)
         or if_new not in (None, "*")
         or (epoch is not None and _EPOCH.fullmatch(epoch) is None)
     ):
         return None
-    expect = _EXPECT[scope["query_string"]]
-    conditions = Conditions(if_match, if_new, expect, None if epoch is None else int(epoch))
-    return Plain(path[1], token.removeprefix(_BEARER), conditions)
-
-
-def _deciding(scope: Scope) -> dict[bytes, str] | None:
-    found: dict[bytes, str] = {}
-    for name, value in scope["headers"]:
-        if name in _DECIDING:
-            if name in found:
-                return None
-            found[name] = value.decode("latin-1")
-    return found
-
-
-def _has_small_json(found: dict[bytes, str]) -> bool:
-    size = found.get(b"content-length", "")
-    return (
-        found.get(b"content-type") == "application/json"
-        and NDJSON not in found.get(b"accept", "")
-        and b"transfer-encoding" not in found
-        and _SIZE.fullmatch(size) is not None
-        and int(size) <= SMALL
+    expect = None if path[3] is None else "any"
+    return Plain(
+        end + 4,
+        end + 4 + int(found["content-length"]),
+        path[1].decode(),
+        path[2].decode(),
+        token.removeprefix(_BEARER),
+        Conditions(if_match, if_new, expect, None if epoch is None else int(epoch)),
     )
 
 
+def _headers(lines: list[bytes]) -> dict[str, str] | None:
+    """The headers by their names, if all are those of a plain request, each once."""
+    found: dict[str, str] = {}
+    for line in lines:
+        parts = _HEADER.fullmatch(line.decode("latin-1"))
+        name = "" if parts is None else parts[1].lower()
+        if parts is None or name in found or name not in _PLAIN:
+            return None
+        found[name] = parts[2]
+    return found if found.keys() >= _NEEDED else None
+
+
+def _has_small_json(found: dict[str, str]) -> bool:
+    """Whether the body is one that the server buffers for a caller whom it does not know yet."""
+    return (
+        found["content-type"] == "application/json"
+        and NDJSON not in found.get("accept", "")
+        and found.get("connection", "keep-alive") == "keep-alive"
+        and _SIZE.fullmatch(found["content-length"]) is not None
+        and int(found["content-length"]) <= SMALL
+    )
+
+
+class _Done(NamedTuple):
+    """What became of an append; without a caller, the route has to say what is wrong."""
+
+    caller: Caller | None = None
+    response: Response | None = None
+    events: int = 0
+
+
 class QuickAppends:
-    """ASGI application that answers plain appends.
+    """Answers plain appends.
 
     Args:
         served: The ledger.
-        otherwise: Answers what is not for it to answer.
+        hosts: The names of this server.
     """
 
-    def __init__(self, served: Served, otherwise: ASGIApp) -> None:
+    def __init__(self, served: Served, hosts: frozenset[str]) -> None:
         self._served = served
-        self._otherwise = otherwise
+        self._hosts = hosts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        plain = plain_append(scope) if scope["type"] == "http" else None
-        body = None if plain is None else await _read(receive)
-        if plain is None or body is None:
-            await self._otherwise(scope, receive, send)
-            return
-        response = await self._answer(plain, body, scope)
-        if response is None:
-            await self._otherwise(scope, _again(body, receive), send)
-        else:
-            await response(scope, receive, send)
+    def head(self, data: bytes) -> Plain | None:
+        """The head of the plain append that begins here, or None."""
+        return plain_append(data, self._hosts)
 
-    async def _answer(self, plain: Plain, body: bytes, scope: Scope) -> Response | None:
-        """The answer; None if the route has to say what is wrong."""
+    def answer(
+        self, head: Plain, request: bytes, answered: Callable[[Response | None], None]
+    ) -> None:
+        """Answer a whole request; `answered` gets None if the application has to."""
+        begun = time.perf_counter()
 
-        def append() -> tuple[Appended, AppendedEvents] | None:
-            caller = self._served.caller_of(plain.token)
-            if caller is None or not allows(caller.role, "writer"):
-                return None
-            scope[CALLER] = caller
-            run = UUID(plain.run)
-            return append_body(self._served.ledger, run, body, plain.conditions)
+        def end(future: Future[_Done]) -> None:
+            done = _Done() if future.exception() is not None else future.result()
+            if done.response is not None:
+                self._observe(head, done, time.perf_counter() - begun)
+            answered(done.response)
 
-        scope["route"], scope["path_params"] = ROUTE, {"run": plain.run}
+        self._served.work.start_append(lambda: self._append(head, request), end)
+
+    def _append(self, head: Plain, request: bytes) -> _Done:
+        caller = self._served.caller_of(head.token)
+        if caller is None or not allows(caller.role, "writer"):
+            return _Done()
+        events, run, body = 0, UUID(head.run), request[head.head_size :]
         try:
-            found = await self._served.work.append(append)
+            _, answer = append_body(self._served.ledger, run, body, head.conditions)
         except ProblemError as problem:
-            return problem.response()
-        if found is None:
-            return None
-        _, answer = found
-        self._served.metrics.appended_events += written(answer)
-        return Json(answer, status_of(answer), headers_of(answer))
+            response = problem.response()
+        except TurnledgerError as error:
+            response = ledger_answer(error, "POST", head.path)
+        else:
+            events = written(answer)
+            response = Json(answer, status_of(answer), headers_of(answer))
+        message = {"headers": response.raw_headers}
+        add_headers(message)
+        response.raw_headers = message["headers"]
+        return _Done(caller, response, events)
 
-
-async def _read(receive: Receive) -> bytes | None:
-    """The body; None if the client has gone."""
-    parts = []
-    while (message := await receive())["type"] == "http.request":
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
-    return None
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """Receives a body that was read already, and what comes after it."""
-    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def received() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return received
+    def _observe(self, head: Plain, done: _Done, seconds: float) -> None:
+        assert done.response is not None
+        scope: dict[str, Any] = {
+            "method": "POST",
+            "route": ROUTE,
+            "path_params": {"run": head.run},
+            CALLER: done.caller,
+        }
+        metrics = self._served.metrics
+        metrics.appended_events += done.events
+        observe(metrics, scope, done.response.status_code, len(done.response.body), seconds)
