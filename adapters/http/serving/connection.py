@@ -331,7 +331,7 @@ class GuardedConnection(H11Protocol):
 
     def _input_is_read(self) -> bool:
         if self.conn.their_state is h11.IDLE:
-            return not self.conn.trailing_data[0] and not self._early
+            return not self.conn.trailing_data[0]
         return self.conn.their_state not in (h11.SEND_BODY, h11.ERROR)
 
     def abort(self) -> None:

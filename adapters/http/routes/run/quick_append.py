@@ -44,10 +44,30 @@ _VERSION: Final = re.compile(r'"[0-9]{1,18}"')
 _EPOCH: Final = re.compile(r"[0-9]{1,18}")
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,7}")
 _BEARER: Final = "Bearer "
-# What a plain request may have besides what every one has. Any other header may decide something.
-_CONDITIONS: Final = frozenset({"if-match", "if-none-match", "turnledger-epoch"})
+# The headers of plain requests. Any other may decide something.
 _NEEDED: Final = frozenset({"authorization", "content-length", "content-type", "host"})
-_IDLE: Final = frozenset({"accept", "accept-encoding", "connection", "user-agent"})
+_CONDITIONS: Final = frozenset({"if-match", "if-none-match", "turnledger-epoch"})
+# What programs and proxies send, and what decides nothing about an append with a token.
+_IDLE: Final = frozenset(
+    {
+        "accept",  # unless it asks for NDJSON
+        "accept-encoding",
+        "accept-language",
+        "connection",  # unless it closes
+        "forwarded",
+        "sec-fetch-mode",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-real-ip",
+        "x-request-id",
+    }
+)
 _PLAIN: Final = _NEEDED | _CONDITIONS | _IDLE
 
 

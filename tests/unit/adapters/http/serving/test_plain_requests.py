@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from threading import Event as Flag
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.adapters.http.calling import Api
@@ -91,16 +91,33 @@ def _without(found: Any) -> Any:
     return [_without(one) for one in found] if isinstance(found, list) else found
 
 
-def exchanged(names: list[str], cuts: list[int], *, quick: bool) -> Any:
-    """The answers to these requests in pieces, whether the connection was closed, and the rows."""
+class Sent(NamedTuple):
+    """A request: where it is cut, and whether the next one comes in the same piece as its end."""
+
+    name: str
+    cuts: list[int] = []
+    goes_on: bool = False
+
+
+def pieces_of(requests: list[Sent], token: str) -> list[bytes]:
+    pieces, begun = [], b""
+    for one in requests:
+        text = REQUESTS[one.name](token)
+        places = [0, *sorted(cut % len(text) for cut in one.cuts), len(text)]
+        first, *rest = [text[a:b] for a, b in pairwise(places)]
+        pieces += [begun + first, *rest]
+        begun = pieces.pop() if one.goes_on else b""
+    return [one for one in (*pieces, begun) if one]
+
+
+def exchanged(requests: list[Sent], *, quick: bool) -> Any:
+    """The answers to these requests, whether the connection was closed, and the rows."""
     with Api() as api:
-        sent = b"".join(REQUESTS[name](api.token) for name in names)
-        places = [0, *sorted(cut % len(sent) for cut in cuts), len(sent)]
-        pieces = [sent[a:b] for a, b in pairwise(places) if a < b]
 
         async def exchange() -> Any:
-            wire = Wire(api, quick=quick)
-            answers = await wire.exchange(*pieces, answers=len(names))
+            wire = Wire(api, quick=quick, limits=Limits(head_seconds=3600))
+            pieces = pieces_of(requests, api.token)
+            answers = await wire.exchange(*pieces, answers=len(requests))
             assert wire.bodies.held == 0
             return said(answers), wire.is_closed
 
@@ -108,19 +125,30 @@ def exchanged(names: list[str], cuts: list[int], *, quick: bool) -> Any:
         return found, [(one.version, one.data) for one in api.ledger.tail()]
 
 
+@settings(max_examples=60)  # each has two applications of its own
 @given(
-    st.lists(st.sampled_from(list(REQUESTS)), min_size=1, max_size=MANY),
-    st.lists(st.integers(0, 10_000), max_size=MANY),
+    st.lists(
+        st.builds(
+            Sent,
+            st.sampled_from(list(REQUESTS)),
+            st.lists(st.integers(0, 10_000), max_size=2),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=MANY,
+    )
 )
-def test_answers_are_those_of_the_application(names: list[str], cuts: list[int]) -> None:
+@example([Sent("plain"), Sent("another path"), Sent("plain, again")])
+@example([Sent("plain", goes_on=True), Sent("not plain", goes_on=True), Sent("plain, again")])
+def test_answers_are_those_of_the_application(requests: list[Sent]) -> None:
     """Of any requests on one connection, in any pieces: answers, their order, and the end."""
-    assert exchanged(names, cuts, quick=True) == exchanged(names, cuts, quick=False)
+    assert exchanged(requests, quick=True) == exchanged(requests, quick=False)
 
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_each_request_by_itself(name: str) -> None:
     """The same, of each request, whole: one that is wrongly taken for plain is told apart."""
-    assert exchanged([name], [], quick=True) == exchanged([name], [], quick=False)
+    assert exchanged([Sent(name)], quick=True) == exchanged([Sent(name)], quick=False)
 
 
 class Held:
@@ -168,21 +196,30 @@ def test_limits_of_bodies_hold(api: Api, limits: Limits) -> None:
     assert status in (413, 503)
 
 
+def test_a_connection_is_closed_when_it_is_idle(api: Api) -> None:
+    """After a plain request as after any other."""
+
+    async def exchange() -> list[Answer]:
+        wire = Wire(api, limits=Limits(idle_seconds=0.01))
+        answers = await wire.exchange(append(api.token, 1))
+        await wire.until(lambda: wire.is_closed)
+        return answers
+
+    assert [one.status for one in api.run(exchange())] == [201]
+
+
 def test_a_client_that_does_not_read_waits(api: Api) -> None:
     """It is the application's, which waits until the client has read: answers don't pile up."""
 
-    async def exchange() -> tuple[bytes, list[Answer]]:
+    async def exchange() -> list[Answer]:
         wire = Wire(api)
         wire.connection.pause_writing()
         wire.connection.data_received(append(api.token, 1))
-        while not list(api.ledger.tail()):
-            await asyncio.sleep(0)
-        before = wire.written
+        assert wire.connection._is_answering()
         wire.connection.resume_writing()
-        return before, await wire.exchange()
+        return await wire.exchange()
 
-    before, answers = api.run(exchange())
-    assert (before, [one.status for one in answers]) == (b"", [201])
+    assert [one.status for one in api.run(exchange())] == [201]
 
 
 def test_a_stop_answers_what_is_under_way(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +273,20 @@ def test_a_client_that_goes_leaves_nothing_behind(
 
     api.run(exchange())
     assert len(list(api.ledger.tail())) == 1
+
+
+def test_half_a_request_is_not_counted_any_more(api: Api) -> None:
+    """It counts among the bodies under way until its client goes."""
+
+    async def exchange() -> tuple[int, int]:
+        wire = Wire(api)
+        half = append(api.token, 1)[:-1]
+        wire.connection.data_received(half)
+        held = wire.bodies.held - len(half)
+        wire.close()
+        return held, wire.bodies.held
+
+    assert api.run(exchange()) == (0, 0)
 
 
 def test_the_ledger_is_not_closed_under_an_append(
