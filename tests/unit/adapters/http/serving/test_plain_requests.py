@@ -45,38 +45,57 @@ def append(token: str, number: int, *more: tuple[str, str]) -> bytes:
     return request_of("POST", f"/v1/runs/{RUN}/events?expect=any", headers, body)
 
 
+def without(request: bytes, name: bytes) -> bytes:
+    head, end, body = request.partition(b"\r\n\r\n")
+    lines = [one for one in head.split(b"\r\n") if not one.startswith(name + b":")]
+    return b"\r\n".join(lines) + end + body
+
+
 def in_chunks(request: bytes, *more: bytes) -> bytes:
-    head, _, body = request.partition(b"\r\n\r\n")
-    lines = [one for one in head.split(b"\r\n") if not one.startswith(b"content-length")]
+    head, _, body = without(request, b"content-length").partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
     lines += [b"Transfer-Encoding: chunked", *more, b"", b"%x" % len(body), body, b"0", b"", b""]
     return b"\r\n".join(lines)
 
 
-REQUESTS: dict[str, Callable[[str], bytes]] = {
-    "plain": lambda token: append(token, 1),
-    "plain, again": lambda token: append(token, 1),
-    "plain, with what httpx sends": lambda token: append(
-        token, 2, ("Accept", "*/*"), ("Accept-Encoding", "gzip, br"), ("Connection", "keep-alive")
+REQUESTS: dict[str, Callable[[Api], bytes]] = {
+    "plain": lambda api: append(api.token, 1),
+    "plain, again": lambda api: append(api.token, 1),
+    "plain, with what httpx sends": lambda api: append(
+        api.token, 2, ("Accept", "*/*"), ("Accept-Encoding", "gzip"), ("Connection", "keep-alive")
     ),
-    "refused by the ledger": lambda token: append(token, 3, ("If-Match", '"99"')),
-    "unknown token": lambda token: append(f"tl_{'0' * 12}_{'0' * 64}", 4),
-    "not plain": lambda token: append(token, 5, ("Accept-Language", "*")),
-    "another host": lambda token: append(token, 6).replace(b"localhost", b"evil.example"),
-    "another site": lambda token: append(token, 6, ("Origin", "https://evil.example")),
-    "two lengths": lambda token: append(token, 7, ("Content-Length", "5")),
-    "in chunks": lambda token: in_chunks(append(token, 8)),
-    "in chunks, with a length": lambda token: in_chunks(append(token, 8), b"Content-Length: 5"),
-    "a host twice": lambda token: append(token, 9, ("Host", "localhost")),
-    "a folded header": lambda token: append(token, 9, ("Accept", "a\r\n b")),
-    "a bare line feed": lambda token: append(
-        token, 9, ("Accept", "a\nOrigin: https://evil.example")
+    "refused by the ledger": lambda api: append(api.token, 3, ("If-Match", '"99"')),
+    "no token": lambda api: without(append(api.token, 4), b"Authorization"),
+    "unknown token": lambda api: append(f"tl_{'0' * 12}_{'0' * 64}", 4),
+    "wrong role": lambda api: append(api.token_of("reader"), 4),
+    "revoked token": lambda api: append(revoked(api), 4),
+    "not plain": lambda api: append(api.token, 5, ("Pragma", "no-cache")),
+    "another host": lambda api: append(api.token, 6).replace(b"localhost", b"evil.example"),
+    "no host": lambda api: without(append(api.token, 6), b"Host"),
+    "a host twice": lambda api: append(api.token, 6, ("Host", "localhost")),
+    "another site": lambda api: append(api.token, 6, ("Origin", "https://evil.example")),
+    "no site": lambda api: append(api.token, 6, ("Origin", "null")),
+    "a form of another site": lambda api: append(api.token, 6, ("Sec-Fetch-Site", "cross-site")),
+    "a cookie": lambda api: append(api.token, 6, ("Cookie", "turnledger=x"), ("X-Turnledger", "1")),
+    "two lengths": lambda api: append(api.token, 7, ("Content-Length", "5")),
+    "in chunks": lambda api: in_chunks(append(api.token, 8)),
+    "in chunks, with a length": lambda api: in_chunks(append(api.token, 8), b"Content-Length: 5"),
+    "a folded header": lambda api: append(api.token, 9, ("Accept", "a\r\n b")),
+    "a bare line feed": lambda api: append(
+        api.token, 9, ("Accept", "a\nOrigin: https://evil.test")
     ),
-    "space before the colon": lambda token: append(token, 9, ("Origin ", "https://evil.example")),
-    "old version": lambda token: append(token, 9).replace(b"HTTP/1.1", b"HTTP/1.0"),
-    "it closes": lambda token: append(token, 9, ("Connection", "close")),
-    "another path": lambda token: request_of("GET", "/healthz", [("Host", "localhost")]),
-    "nonsense": lambda token: b"\x16\x03\x01\r\n\r\n",
+    "space before the colon": lambda api: append(api.token, 9, ("Origin ", "https://evil.test")),
+    "old version": lambda api: append(api.token, 9).replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "it closes": lambda api: append(api.token, 9, ("Connection", "close")),
+    "another path": lambda api: request_of("GET", "/healthz", [("Host", "localhost")]),
+    "nonsense": lambda api: b"\x16\x03\x01\r\n\r\n",
 }
+
+
+def revoked(api: Api) -> str:
+    made = api.tokens.new("writer")
+    api.tokens.revoke(made.token.id)
+    return made.text
 
 
 def said(answers: list[Answer]) -> list[Any]:
@@ -99,10 +118,10 @@ class Sent(NamedTuple):
     goes_on: bool = False
 
 
-def pieces_of(requests: list[Sent], token: str) -> list[bytes]:
+def pieces_of(requests: list[Sent], api: Api) -> list[bytes]:
     pieces, begun = [], b""
     for one in requests:
-        text = REQUESTS[one.name](token)
+        text = REQUESTS[one.name](api)
         places = [0, *sorted(cut % len(text) for cut in one.cuts), len(text)]
         first, *rest = [text[a:b] for a, b in pairwise(places)]
         pieces += [begun + first, *rest]
@@ -116,7 +135,7 @@ def exchanged(requests: list[Sent], *, quick: bool) -> Any:
 
         async def exchange() -> Any:
             wire = Wire(api, quick=quick, limits=Limits(head_seconds=3600))
-            pieces = pieces_of(requests, api.token)
+            pieces = pieces_of(requests, api)
             answers = await wire.exchange(*pieces, answers=len(requests))
             assert wire.bodies.held == 0
             return said(answers), wire.is_closed
