@@ -51,7 +51,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "tests/unit/adapters/clients/wrapped.py": "openai-key",
         "tests/unit/ledger/redaction/test_redacting.py": "url-password api-key",
         "tests/unit/ledger/redaction/test_secret_formats.py": (
-            "url-password aws-secret-access-key basic-auth api-key"
+            "url-password aws-secret-access-key basic-auth api-key heroku-key"
         ),
     },
 }
