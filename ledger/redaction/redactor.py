@@ -338,8 +338,9 @@ def _replaced(text: str, spans: Iterable[tuple[int, int, int]], markers: Sequenc
     """Text with a marker in place of each span: its start, its end, and the marker's number."""
     parts: list[str] = []
     done = 0
-    for start, end, number in sorted(spans):
-        if start < done or start == end:
+    for start, end, number in sorted(spans, key=lambda one: (one[0], -one[1])):
+        start = max(start, done)  # the rest of one that begins within another
+        if start >= end:
             continue
         parts += (text[done:start], markers[number])
         done = end

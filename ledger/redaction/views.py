@@ -58,14 +58,24 @@ _ROUNDS = 4
 
 
 class View:
-    """A part of a text with its marks resolved, and a map from its places to those of the text."""
+    """A part of a text with its marks resolved, and a map from its places to those of the text.
 
-    def __init__(self, text: str, first: int, last: int, *, percent: bool = False) -> None:
+    Args:
+        text: The text.
+        first: Where the part begins.
+        last: Where it ends.
+        percent: Whether percent-encoding is resolved too.
+        spaced: Whether a plus sign is a space, as in a form.
+    """
+
+    def __init__(
+        self, text: str, first: int, last: int, *, percent: bool = False, spaced: bool = False
+    ) -> None:
         self._first = first
         self._is_cut = (first > 0, last < len(text))
         self.text = text[first:last]
         marks = (_WITH_PERCENT if percent else _MARK).regex
-        if percent:  # a form has plus signs for spaces, and encodes its own
+        if spaced:
             self.text = self.text.replace("+", " ")
         self._marks = marks
         # The text before each round of resolving, from the inner to the outer.
@@ -151,9 +161,13 @@ def _views(text: str, passes: Callable[[str], bool], chars: str) -> Iterator[Vie
     ]
     for windows in _batches(_windows(text, sorted(spans))):
         joined = "\n".join(text[first:last] for first, last in windows)
-        if passes(_resolved(joined, percent=percent)):
-            for first, last in windows:
-                yield View(text, first, last, percent=percent)
+        # A form has plus signs for spaces, and encodes its own; an address has both as they are.
+        for spaced in (True, False) if percent and "+" in joined else (False,):
+            resolved = _resolved(joined.replace("+", " ") if spaced else joined, percent=percent)
+            if passes(resolved):
+                for first, last in windows:
+                    if not spaced or text.find("+", first, last) >= 0:
+                        yield View(text, first, last, percent=percent, spaced=spaced)
 
 
 def _batches(windows: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
@@ -172,8 +186,6 @@ def _batches(windows: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int
 
 def _resolved(text: str, *, percent: bool) -> str:
     """The text of a view: made faster, and without a map."""
-    if percent:
-        text = text.replace("+", " ")
     chars = f"{_ESCAPES}%" if percent else _ESCAPES
     for _ in range(_ROUNDS):
         total = 0
@@ -208,8 +220,14 @@ def _windows(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int,
         before = max(before, 0)
         if before > last:
             if last >= 0:
-                yield first, last
+                yield first, _end_of_word(text, last)
             first = before
         last = max(after, last)
     if last >= 0:
-        yield first, last
+        yield first, _end_of_word(text, last)
+
+
+def _end_of_word(text: str, place: int) -> int:
+    """Behind the word at a place: the first half of a secret may look like a whole one."""
+    found = _REST_OF_WORD.regex.match(text, place)
+    return min(place if found is None else found.end() + 1, len(text))

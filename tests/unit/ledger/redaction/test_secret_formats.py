@@ -199,6 +199,18 @@ def test_a_password_with_an_at_sign_is_taken_out_whole() -> None:
     assert found == "amqp://app:[redacted: url-password]@broker.example.com/v"
 
 
+@pytest.mark.parametrize(
+    "before",
+    ["AWS_SESSION_TOKEN%3D", "a=%41 AWS_SESSION_TOKEN=", 'a=%41\t"SessionToken": '],
+)
+def test_a_plus_sign_beside_percent_encoding_may_be_one(before: str) -> None:
+    """In a form it is a space; in a secret, which is then found whole or not at all, it is not."""
+    value = "IQoJb3JpZ2luX2VjE" + "AbEc/dE9fGh1" * 8 + "+AbEc/dE9fGh1" * 8 + "=="
+    assert REDACTOR.text(f"{before}{value} end") == f"{before}[redacted: aws-session-token] end"
+    form = f"AWS_SESSION_TOKEN%3D{value.replace('+', '%2B')}+end"
+    assert REDACTOR.text(form) == "AWS_SESSION_TOKEN%3D[redacted: aws-session-token]+end"
+
+
 def test_a_private_key_that_is_cut_off_is_taken_out() -> None:
     """An error message that was cut has no end line."""
     whole = samples(3, 1, ["private-key"])[0].text
