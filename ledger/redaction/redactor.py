@@ -19,7 +19,7 @@ from weakref import WeakSet
 from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.redaction.rules import Fields, SecretPattern, marker, read_rules
-from turnledger.ledger.redaction.views import View, unescaped, without_percent
+from turnledger.ledger.redaction.views import BETWEEN, View, unescaped, without_percent
 
 if TYPE_CHECKING:
     from turnledger.ledger.redaction.patterns import SecretFormat
@@ -146,7 +146,7 @@ class Redactor:
             return True
         passes = self._search.passes
         views = [*unescaped(text, passes), *without_percent(text, passes)]
-        return bool(views) and self._search.finds("\n".join(view.text for view in views))
+        return bool(views) and self._search.finds(BETWEEN.join(view.text for view in views))
 
     # --- the search ---
 
@@ -247,9 +247,9 @@ class Redactor:
         parts = list(views)
         if not parts:
             return text
-        begins = [0, *accumulate(len(view.text) + 1 for view in parts)]
+        begins = [0, *accumulate(len(view.text) + len(BETWEEN) for view in parts)]
         spans: list[tuple[int, int, int]] = []
-        for order, *places in self._search.all("\n".join(view.text for view in parts)):
+        for order, *places in self._search.all(BETWEEN.join(view.text for view in parts)):
             number = bisect_right(begins, places[0]) - 1
             view, begin = parts[number], begins[number]
             first, last, anchor = (place - begin for place in places)

@@ -51,6 +51,8 @@ _WORD = 8_000
 _REST_OF_WORD = LazyRegex(rf"[^ \n]{{0,{_WORD}}}+")
 _AROUND = 160
 _KEY_WORDS, _KEY = ("-----", "PRIVATE", "Private-"), (2_000, 6_000)
+# Stands between views that are searched at once: no secret has both of its characters in it.
+BETWEEN = "\n\0\n"
 # Characters of windows that are tested at once.
 _BATCH = 15_000
 # Marks that are encoded again, as in JSON in JSON.
@@ -157,10 +159,11 @@ def without_percent(text: str, passes: Callable[[str], bool]) -> Iterator[View]:
 def _views(text: str, passes: Callable[[str], bool], chars: str) -> Iterator[View]:
     percent = "%" in chars
     spans = [
-        found.span() for char in chars if char in text for found in _RUNS[char].regex.finditer(text)
+        run.span() for char in chars if char in text for run in _RUNS[char].regex.finditer(text)
     ]
-    for windows in _batches(_windows(text, sorted(spans))):
-        joined = "\n".join(text[first:last] for first, last in windows)
+    found = _windows(text, sorted(spans))
+    for windows in _batches(_whole_words(text, found) if percent else found):
+        joined = BETWEEN.join(text[first:last] for first, last in windows)
         # A form has plus signs for spaces, and encodes its own; an address has both as they are.
         for spaced in (True, False) if percent and "+" in joined else (False,):
             resolved = _resolved(joined.replace("+", " ") if spaced else joined, percent=percent)
@@ -220,14 +223,18 @@ def _windows(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int,
         before = max(before, 0)
         if before > last:
             if last >= 0:
-                yield first, _end_of_word(text, last)
+                yield first, last
             first = before
         last = max(after, last)
     if last >= 0:
-        yield first, _end_of_word(text, last)
+        yield first, last
 
 
-def _end_of_word(text: str, place: int) -> int:
-    """Behind the word at a place: the first half of a secret may look like a whole one."""
-    found = _REST_OF_WORD.regex.match(text, place)
-    return min(place if found is None else found.end() + 1, len(text))
+def _whole_words(text: str, windows: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Windows that end behind a word.
+
+    Where a plus sign is a space, the first half of a secret may look like a whole one.
+    """
+    for first, last in windows:
+        found = _REST_OF_WORD.regex.match(text, last)
+        yield first, min(last if found is None else found.end() + 1, len(text))

@@ -211,6 +211,13 @@ def test_a_plus_sign_beside_percent_encoding_may_be_one(before: str) -> None:
     assert REDACTOR.text(form) == "AWS_SESSION_TOKEN%3D[redacted: aws-session-token]+end"
 
 
+def test_two_views_make_no_secret_together() -> None:
+    """A name at the end of one, and text at the beginning of the next, are not about each other."""
+    other = f"{'words ' * 100}{'0123456789abcdef' * 20} %41"
+    texts = [f"%41 {'x' * size} Authorization: \n{other}" for size in range(160)]
+    assert not any(map(REDACTOR.may_be_in, texts))
+
+
 def test_a_private_key_that_is_cut_off_is_taken_out() -> None:
     """An error message that was cut has no end line."""
     whole = samples(3, 1, ["private-key"])[0].text
