@@ -53,8 +53,8 @@ class Plain(Protocol):
 class Quick(Protocol):
     """Answers plain requests in place of h11 and the application."""
 
-    def head(self, data: bytes) -> Any:
-        """The head of the plain request (`Plain`) that begins here; None if it is not plain."""
+    def head(self, data: bytes) -> Plain | None:
+        """The head of the plain request that begins here; None if it is not plain."""
 
     def answer(
         self, head: Any, request: bytes, answered: Callable[[Response | None], None]

@@ -27,7 +27,8 @@ class Limits:
         idle_seconds: A connection between two requests is closed after this.
         stop_seconds: At a stop, requests under way have this long to be answered.
         connections: Open connections. Beyond, the one that has waited longest for its request's
-            head is closed; if none waits, the new one is answered with 503.
+            head, or for the small body of an append, is closed; if none waits, the new one is
+            answered with 503.
     """
 
     head_bytes: int = 32 * 1024
