@@ -144,7 +144,7 @@ def exchanged(requests: list[Sent], *, quick: bool) -> Any:
         return found, [(one.version, one.data) for one in api.ledger.tail()]
 
 
-@settings(max_examples=60)  # each has two applications of its own
+@settings(max_examples=25)  # each has two applications of its own
 @given(
     st.lists(
         st.builds(
