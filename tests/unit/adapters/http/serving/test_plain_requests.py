@@ -311,7 +311,7 @@ def test_half_a_request_is_not_counted_any_more(api: Api) -> None:
 def test_the_ledger_is_not_closed_under_an_append(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The application's end waits for the thread, although nobody waits for its answer."""
+    """The application's end waits for the thread, although its client has gone."""
     held = Held(api, monkeypatch)
 
     async def end() -> None:
