@@ -164,7 +164,7 @@ def _views(text: str, passes: Callable[[str], bool], chars: str) -> Iterator[Vie
     found = _windows(text, sorted(spans))
     for windows in _batches(_whole_words(text, found) if percent else found):
         joined = BETWEEN.join(text[first:last] for first, last in windows)
-        # A form has plus signs for spaces, and encodes its own; an address has both as they are.
+        # In a form a plus sign is a space; elsewhere, as in an address, it is itself.
         for spaced in (True, False) if percent and "+" in joined else (False,):
             resolved = _resolved(joined.replace("+", " ") if spaced else joined, percent=percent)
             if passes(resolved):

@@ -48,7 +48,7 @@ _BEARER: Final = "Bearer "
 _NEEDED: Final = frozenset({"authorization", "content-length", "content-type", "host"})
 _CONDITIONS: Final = frozenset({"if-match", "if-none-match", "turnledger-epoch"})
 # What programs and proxies send, and what decides nothing about an append with a token.
-_IDLE: Final = frozenset(
+_HARMLESS: Final = frozenset(
     {
         "accept",  # unless it asks for NDJSON
         "accept-encoding",
@@ -68,7 +68,7 @@ _IDLE: Final = frozenset(
         "x-request-id",
     }
 )
-_PLAIN: Final = _NEEDED | _CONDITIONS | _IDLE
+_PLAIN: Final = _NEEDED | _CONDITIONS | _HARMLESS
 
 
 class _Route(NamedTuple):
